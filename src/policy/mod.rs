@@ -1,0 +1,14 @@
+//! The rules, pure: `std` only, `now` is an argument, nothing waits, nothing asks the clock.
+//!
+//! A rule that can be read here without knowing tokio or PostgreSQL can also be tested without them, and a simulation can
+//! run it in its own time.
+
+mod instant;
+pub mod outage;
+pub mod polite;
+pub mod round_trip;
+pub mod send_window;
+pub mod spacing;
+pub mod stage;
+
+pub use instant::Instant;
