@@ -55,8 +55,10 @@ impl Limit {
 
     /// Whether slots `interval` apart keep every window within the limit.
     pub fn is_safe_at(&self, interval: Duration) -> bool {
-        self.interval().is_ok() && self.worst_window(interval) <= u64::from(self.units)
-            && u128::from(self.units - self.max_cost + 1) * interval.as_micros() > self.spread_us() + self.spread_us() / 1000
+        self.interval().is_ok()
+            && self.worst_window(interval) <= u64::from(self.units)
+            && u128::from(self.units - self.max_cost + 1) * interval.as_micros()
+                > self.spread_us() + self.spread_us() / 1000
     }
 
     fn spread_us(&self) -> u128 {

@@ -1,0 +1,1 @@
+//! Parts that the commands run: servers and processes. They hold no acquire logic.

@@ -1,0 +1,1 @@
+//! The store: PostgreSQL, reached only from here. I/O that decides nothing.
