@@ -4,6 +4,10 @@
 //! run it in its own time.
 
 mod instant;
+pub mod outage;
+pub mod polite;
+pub mod round_trip;
+pub mod send_window;
 pub mod spacing;
 pub mod stage;
 

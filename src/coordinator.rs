@@ -1,0 +1,212 @@
+//! Where policy and store meet: `acquire`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Settings, SettingsError};
+use crate::counters::{Counters, Tally};
+use crate::error::{AcquireError, Code};
+use crate::lane::{Bounds, Lane, Request};
+use crate::pace::{Key, Paces};
+use crate::permit::Permit;
+use crate::policy::Instant;
+use crate::policy::send_window::Position;
+use crate::store::{PostgresStore, Store};
+
+/// What the client adds to the server's own `statement_timeout`: the way there and back, and connecting first.
+const STORE_CALL_MARGIN: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
+
+/// The budgets that this process shares with others. Cheap to clone; clones share everything.
+///
+/// Keep one for the process: each one is lanes of its own in the store's queue.
+pub struct CallBudget<C: Clock = SystemClock, S: Store = PostgresStore<C>>(Arc<Inner<C, S>>);
+
+/// What one acquire asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Units that the call counts at the vendor: 1 to the budget's `max_cost`. 1 where not said.
+    pub cost: u32,
+    /// The most that `acquire` may take from entry to return, up to 1 day; the setting `max_wait` where not said.
+    pub max_wait: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { cost: 1, max_wait: None }
+    }
+}
+
+struct Inner<C: Clock, S: Store> {
+    clock: C,
+    tally: Arc<Tally>,
+    max_wait: Duration,
+    mode: Mode<C, S>,
+}
+
+enum Mode<C: Clock, S: Store> {
+    Governed(Lanes<C, S>),
+    /// The switch is off: each class keeps its own pace, and no store is touched.
+    Polite(Paces),
+}
+
+struct Lanes<C: Clock, S: Store> {
+    store: Arc<S>,
+    bounds: Bounds,
+    lanes: Mutex<HashMap<Key, Arc<Lane<C, S>>>>,
+}
+
+impl CallBudget {
+    /// The budgets as the settings say. Connects to nothing yet; while the switch is off, it never does.
+    ///
+    /// # Errors
+    /// A setting out of its range, or a switch that is on without a usable `database_url`.
+    pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
+        settings.validate()?;
+        if settings.enabled {
+            let store = PostgresStore::new(settings, SystemClock)?;
+            Self::with_store(settings, SystemClock, store)
+        } else {
+            tracing::info!("call_budget_enabled is false: the limit is not shared, each class keeps its own pace");
+            Ok(Self::build(settings, SystemClock, None))
+        }
+    }
+}
+
+impl<C: Clock, S: Store> CallBudget<C, S> {
+    /// The budgets of another store, on another clock: for simulations and tests. The switch counts as on.
+    ///
+    /// # Errors
+    /// A setting out of its range.
+    pub fn with_store(settings: &Settings, clock: C, store: S) -> Result<Self, SettingsError> {
+        settings.validate()?;
+        Ok(Self::build(settings, clock, Some(store)))
+    }
+
+    fn build(settings: &Settings, clock: C, store: Option<S>) -> Self {
+        let mode = match store {
+            Some(store) => Mode::Governed(Lanes {
+                store: Arc::new(store),
+                bounds: Bounds {
+                    store_call: settings.statement_timeout + STORE_CALL_MARGIN,
+                    store_outage_max: settings.store_outage_max,
+                    rtt_max: settings.rtt_max,
+                },
+                lanes: Mutex::default(),
+            }),
+            None => Mode::Polite(Paces::new(settings.polite_interval, settings.polite_concurrency)),
+        };
+        Self(Arc::new(Inner { clock, tally: Arc::default(), max_wait: settings.max_wait, mode }))
+    }
+
+    /// Waits for leave to make one call of cost 1, at most the setting `max_wait`.
+    ///
+    /// # Errors
+    /// See [`AcquireError`]: every error means that the call must not be made.
+    pub async fn acquire(&self, budget: &str, class: &str) -> Result<Permit<C>, AcquireError> {
+        self.acquire_with(budget, class, Options::default()).await
+    }
+
+    /// Waits for leave to make one call.
+    ///
+    /// Returns when the call may leave. From entry to return it takes at most `max_wait`. Dropping the future leaves
+    /// nothing behind; a slot that was already granted to it is spent.
+    ///
+    /// # Errors
+    /// See [`AcquireError`]: every error means that the call must not be made.
+    pub async fn acquire_with(&self, budget: &str, class: &str, options: Options) -> Result<Permit<C>, AcquireError> {
+        let entered = self.0.clock.now();
+        let Options { cost, max_wait } = options;
+        let max_wait = max_wait.unwrap_or(self.0.max_wait);
+        let wrong = |what: String| {
+            AcquireError::new(Code::Misconfigured, format!("budget \"{budget}\", class \"{class}\": {what}"))
+        };
+        if cost == 0 {
+            return Err(wrong("a call costs at least 1".into()));
+        }
+        if max_wait > LONGEST_WAIT {
+            return Err(wrong(format!("max_wait is {max_wait:?}, more than 1 day")));
+        }
+        if budget.is_empty() {
+            return Err(wrong("a budget has a name".into()));
+        }
+        let (key, deadline) = ((budget.into(), class.into()), entered + max_wait);
+        match &self.0.mode {
+            Mode::Governed(lanes) => self.governed(lanes, key, cost, deadline).await,
+            Mode::Polite(paces) => {
+                let place = paces.place(&key, &self.0.clock, deadline).await?;
+                Ok(Permit::polite(place, self.0.clock.clone(), Arc::clone(&self.0.tally)))
+            }
+        }
+    }
+
+    /// What this process has done with its slots so far.
+    pub fn counters(&self) -> Counters {
+        self.0.tally.read()
+    }
+
+    async fn governed(
+        &self,
+        lanes: &Lanes<C, S>,
+        key: Key,
+        cost: u32,
+        deadline: Instant,
+    ) -> Result<Permit<C>, AcquireError> {
+        let inner = &*self.0;
+        let lane = lanes.lane(&key, inner);
+        let mut request = Request { cost, deadline, lost: 0, again: false };
+        loop {
+            let slot = match lane.slot(request).await {
+                Ok(slot) => slot,
+                Err(error) => {
+                    if matches!(error.code(), Code::UnknownBudget | Code::UnknownClass) {
+                        lanes.forget(&key);
+                    }
+                    return Err(error);
+                }
+            };
+            let permit = Permit::of_slot(slot.window, slot.nonce, cost, inner.clock.clone(), Arc::clone(&inner.tally));
+            inner.clock.sleep_until(slot.window.opens()).await;
+            if slot.window.position(inner.clock.now()) == Position::Inside {
+                return Ok(permit);
+            }
+            // Woken too late: the slot lapses, and the caller, who has waited longest, asks again.
+            drop(permit);
+            request = Request { lost: slot.lost, again: true, ..request };
+        }
+    }
+}
+
+impl<C: Clock, S: Store> Lanes<C, S> {
+    fn lane(&self, key: &Key, inner: &Inner<C, S>) -> Arc<Lane<C, S>> {
+        let new = || {
+            let (budget, class) = key.clone();
+            Lane::new(
+                budget,
+                class,
+                self.bounds,
+                inner.clock.clone(),
+                Arc::clone(&self.store),
+                Arc::clone(&inner.tally),
+            )
+        };
+        Arc::clone(self.map().entry(key.clone()).or_insert_with(new))
+    }
+
+    /// Names that do not exist must not pile up.
+    fn forget(&self, key: &Key) {
+        self.map().remove(key);
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<Key, Arc<Lane<C, S>>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Clock, S: Store> Clone for CallBudget<C, S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}

@@ -1,0 +1,54 @@
+//! What one process has done with its slots. Books that must balance: per class, what the store granted is what became
+//! permits, was dropped, or was lost.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// A reading of the counters since start.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Counters { $($(#[$doc])* pub $name: u64),+ }
+
+        #[derive(Debug, Default)]
+        pub(crate) struct Tally { $(pub $name: Count),+ }
+
+        impl Tally {
+            pub fn read(&self) -> Counters {
+                Counters { $($name: self.$name.0.load(Ordering::Relaxed)),+ }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Store calls that asked for slots.
+    store_calls,
+    /// Store calls that took nothing: probes after a long round trip.
+    probes,
+    /// Slots that came with an answer.
+    granted,
+    /// Permits handed to callers.
+    permits,
+    /// Slots dropped because their answer took longer than `rtt_max`.
+    dropped_round_trip,
+    /// Slots dropped because their window had closed, or their caller's `max_wait` had passed, before they could be used.
+    dropped_late,
+    /// Slots dropped because nobody waited for them any longer.
+    dropped_unwanted,
+    /// Permits that were never used.
+    lapsed,
+    /// At most this many slots were spent on calls whose answer never came.
+    lost,
+    /// Store calls that failed.
+    store_failures,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub fn add(&self, n: usize) {
+        self.0.fetch_add(n as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,136 @@
+//! The guard in hand: one granted call, good for one short span.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::clock::{Clock, SystemClock};
+use crate::counters::Tally;
+use crate::policy::Instant;
+use crate::policy::send_window::{Position, SendWindow};
+
+/// Leave for one call.
+///
+/// It is good until [`closes_at`](Permit::closes_at) and is checked again at the moment of use, since the program may have
+/// been stopped in between. Dropping it unused gives nothing back: the slot is spent (lapsed).
+#[must_use = "a permit that is not used is a slot wasted"]
+#[derive(Debug)]
+pub struct Permit<C: Clock = SystemClock> {
+    kind: Kind,
+    clock: C,
+    tally: Arc<Tally>,
+    used: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Governed {
+        window: SendWindow,
+        nonce: u64,
+        cost: u32,
+    },
+    /// The switch is off: the process's own pace, and its one place for a call in flight.
+    Polite {
+        place: Option<OwnedSemaphorePermit>,
+    },
+}
+
+/// The window had closed before the call could leave: do not send, acquire again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the permit's send window has closed: do not send, acquire again")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// A call under way. Keep it until the answer is in: while the switch is off it holds the class's place.
+#[must_use = "keep it until the vendor's answer is in"]
+#[derive(Debug)]
+pub struct Sending {
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl<C: Clock> Permit<C> {
+    pub(crate) fn of_slot(window: SendWindow, nonce: u64, cost: u32, clock: C, tally: Arc<Tally>) -> Self {
+        tally.permits.add(1);
+        Self { kind: Kind::Governed { window, nonce, cost }, clock, tally, used: false }
+    }
+
+    pub(crate) fn polite(place: OwnedSemaphorePermit, clock: C, tally: Arc<Tally>) -> Self {
+        tally.permits.add(1);
+        Self { kind: Kind::Polite { place: Some(place) }, clock, tally, used: false }
+    }
+
+    /// Whether the shared budget stands behind this permit; false while the switch is off.
+    pub fn governed(&self) -> bool {
+        matches!(self.kind, Kind::Governed { .. })
+    }
+
+    /// The last moment at which the call may leave; `None` while the switch is off.
+    pub fn closes_at(&self) -> Option<Instant> {
+        match self.kind {
+            Kind::Governed { window, .. } => Some(window.closes()),
+            Kind::Polite { .. } => None,
+        }
+    }
+
+    /// A number that no other permit of the fleet has, for the vendor's log or one's own; `None` while the switch is off.
+    pub fn nonce(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Governed { nonce, .. } => Some(nonce),
+            Kind::Polite { .. } => None,
+        }
+    }
+
+    /// The units that the slot was granted for; `None` while the switch is off.
+    pub fn cost(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Governed { cost, .. } => Some(cost),
+            Kind::Polite { .. } => None,
+        }
+    }
+
+    /// Spends the permit, if the call may still leave now. Send at once, and drop what comes back when the answer is in.
+    ///
+    /// # Errors
+    /// [`Closed`]: the window has closed, nothing may be sent.
+    pub fn start(mut self) -> Result<Sending, Closed> {
+        let place = match &mut self.kind {
+            Kind::Governed { window, .. } => match window.position(self.clock.now()) {
+                Position::Inside => None,
+                Position::Before | Position::After => return Err(Closed),
+            },
+            Kind::Polite { place } => place.take(),
+        };
+        self.used = true;
+        Ok(Sending { _place: place })
+    }
+
+    /// Makes the call: checks the window in the same poll in which it starts the future that `send` makes.
+    ///
+    /// # Errors
+    /// [`Closed`]: the window has closed; `send` was not called.
+    pub async fn call<F, Fut>(self, send: F) -> Result<Fut::Output, Closed>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future,
+    {
+        let sending = self.start()?;
+        let output = send().await;
+        drop(sending);
+        Ok(output)
+    }
+}
+
+impl<C: Clock> Drop for Permit<C> {
+    fn drop(&mut self) {
+        if !self.used {
+            self.tally.lapsed.add(1);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The one query: `call_budget_acquire`, one round trip, one transaction of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use super::answer::{Breach, Columns};
+use super::pool::Pool;
+use super::{Answer, Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError, connect};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Settings, SettingsError};
+use crate::policy::Instant;
+use crate::policy::stage::Stage;
+
+const ACQUIRE: &str = "SELECT contract, nonce, waits_us, retry_us, reason, interval_us, lookahead_us, send_window_us, \
+     max_cost, version, fences, timeline, store_us FROM call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6)";
+
+/// The store on PostgreSQL.
+pub struct PostgresStore<C: Clock = SystemClock> {
+    pool: Pool<C>,
+    clock: C,
+    newest_timeline: AtomicI64,
+}
+
+impl<C: Clock> PostgresStore<C> {
+    /// A store that connects when it is first asked.
+    ///
+    /// # Errors
+    /// The database URL is missing or cannot be used; nothing is connected to find out.
+    pub fn new(settings: &Settings, clock: C) -> Result<Self, SettingsError> {
+        let config = connect::parse(settings)?;
+        let pool = Pool::new(config, clock.clone(), settings.pool_size);
+        Ok(Self { pool, clock, newest_timeline: AtomicI64::new(0) })
+    }
+
+    /// A server that was left behind by a promotion still answers, from a past that others no longer share.
+    fn refuse_older_timeline(&self, timeline: i64) -> Result<(), StoreError> {
+        let newest = self.newest_timeline.fetch_max(timeline, Ordering::AcqRel);
+        if timeline < newest {
+            return Err(StoreError {
+                stage: Stage::Query,
+                kind: Failing::Uncertain,
+                message: format!("the answer is from timeline {timeline}, older than {newest} seen before"),
+                source: None,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl<C: Clock> Store for PostgresStore<C> {
+    async fn acquire(&self, ask: &Ask, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
+        let borrowed = self.pool.get(progress).await?;
+        progress.enter(Stage::Query);
+        let reply = query(&borrowed.session().client, &self.clock, ask, Stage::Query).await?;
+        if reply.answer.timeline > 0 {
+            self.refuse_older_timeline(reply.answer.timeline)?;
+        }
+        borrowed.give_back();
+        Ok(reply)
+    }
+
+    async fn probe(&self, progress: &Arc<Progress>) -> Result<Duration, StoreError> {
+        let borrowed = self.pool.get(progress).await?;
+        let took = probe(&borrowed.session().client, &self.clock, progress.stage()).await?;
+        borrowed.give_back();
+        Ok(took)
+    }
+}
+
+/// A session that is ready to acquire. Closing it ends its task too.
+pub(super) struct Session {
+    pub client: Client,
+    connection: JoinHandle<()>,
+}
+
+impl Session {
+    pub fn new(client: Client, connection: JoinHandle<()>) -> Self {
+        Self { client, connection }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Acquires under nobody's name: there and back, every statement planned on the way, nothing taken. Returns how long it
+/// took.
+pub(super) async fn probe<C: Clock>(client: &Client, clock: &C, stage: Stage) -> Result<Duration, StoreError> {
+    let ask = Ask {
+        budget: "".into(),
+        class: "".into(),
+        lane: 0,
+        costs: vec![1],
+        patience: Duration::ZERO,
+        nonce: fastrand::i64(0..),
+    };
+    let reply = query(client, clock, &ask, stage).await?;
+    Ok(reply.answered.saturating_since(reply.asked))
+}
+
+async fn query<C: Clock>(client: &Client, clock: &C, ask: &Ask, stage: Stage) -> Result<Reply, StoreError> {
+    let costs: Vec<i32> = ask.costs.iter().map(|cost| i32::try_from(*cost).unwrap_or(i32::MAX)).collect();
+    let patience_us = i64::try_from(ask.patience.as_micros()).unwrap_or(i64::MAX);
+    let asked: Instant = clock.now();
+    // Typed, so that it is one round trip and no named statement. Complete only at ReadyForQuery: rows come before the
+    // commit.
+    let rows = client
+        .query_typed(
+            ACQUIRE,
+            &[
+                (&&*ask.budget, Type::TEXT),
+                (&&*ask.class, Type::TEXT),
+                (&ask.lane, Type::INT8),
+                (&costs, Type::INT4_ARRAY),
+                (&patience_us, Type::INT8),
+                (&ask.nonce, Type::INT8),
+            ],
+        )
+        .await
+        .map_err(|error| connect::failed(stage, error))?;
+    let answered = clock.now();
+    let answer = decode(&rows, ask).map_err(|breach| breached(stage, &breach))?;
+    Ok(Reply { asked, answered, answer })
+}
+
+fn decode(rows: &[tokio_postgres::Row], ask: &Ask) -> Result<Answer, Breach> {
+    let [row] = rows else { return Err(Breach::Nonsense("not exactly one row")) };
+    let columns = || -> Result<Columns, tokio_postgres::Error> {
+        Ok(Columns {
+            contract: row.try_get(0)?,
+            nonce: row.try_get(1)?,
+            waits_us: row.try_get(2)?,
+            retry_us: row.try_get(3)?,
+            reason: row.try_get(4)?,
+            interval_us: row.try_get(5)?,
+            lookahead_us: row.try_get(6)?,
+            send_window_us: row.try_get(7)?,
+            max_cost: row.try_get(8)?,
+            version: row.try_get(9)?,
+            fences: row.try_get(10)?,
+            timeline: row.try_get(11)?,
+            store_us: row.try_get(12)?,
+        })
+    };
+    columns().map_err(|_| Breach::Nonsense("a column has another type"))?.checked(ask)
+}
+
+fn breached(stage: Stage, breach: &Breach) -> StoreError {
+    let (kind, message) = match breach {
+        Breach::Contract(theirs) => (
+            Failing::Misconfigured,
+            format!(
+                "the schema speaks contract {}, this program speaks {CONTRACT}: bring both to neighbouring releases (call-budget migrate)",
+                theirs.map_or_else(|| "unknown".into(), |n| n.to_string())
+            ),
+        ),
+        // It was an answer to somebody, so something may have been spent.
+        Breach::Nonsense(why) => (Failing::Uncertain, format!("the answer breaks the contract: {why}")),
+    };
+    StoreError { stage, kind, message, source: None }
+}
