@@ -6,8 +6,8 @@
 --
 -- The tables are granted to nobody. Callers and operators come in through functions (`call-budget access`).
 
--- What a single setting may be. Domains and not CHECKs of the tables: every UPDATE of a hot row would prepare and run
--- each of those again, although no setting changes in it.
+-- What a single setting may be. Domains and not CHECKs of the tables: an UPDATE of a hot row would prepare and run each of
+-- those again, although no setting changes in it.
 CREATE DOMAIN call_budget.name AS text
     CONSTRAINT "a name has 1 to 100 characters and no control character"
         CHECK (char_length(VALUE) BETWEEN 1 AND 100 AND VALUE !~ '[[:cntrl:]]');
@@ -30,7 +30,8 @@ CREATE DOMAIN call_budget.priority AS integer
 CREATE DOMAIN call_budget.floor_ppm AS integer
     CONSTRAINT "the floor is 0 or between 0.001 and 1" CHECK (VALUE = 0 OR VALUE BETWEEN 1000 AND 1000000);
 
--- One limit that a vendor enforces, shared by every process. The row is the lock, the schedule and the settings.
+-- One limit that a vendor enforces, shared by every process: the settings, what seldom changes, and the lock. Everything
+-- about a budget is read and written under the lock of this row.
 CREATE TABLE call_budget.call_budget (
     name                call_budget.name              NOT NULL,
     -- Settings: what the vendor counts, and how far a call may land from its slot.
@@ -43,10 +44,7 @@ CREATE TABLE call_budget.call_budget (
     lookahead_us        call_budget.lookahead_us      NOT NULL,
     version             bigint  NOT NULL DEFAULT 1,
     paused              boolean NOT NULL DEFAULT false,
-    -- The schedule. Zero means long ago.
-    last_slot_us        bigint  NOT NULL DEFAULT 0,
-    last_cost           integer NOT NULL DEFAULT 1,
-    last_seen_us        bigint  NOT NULL DEFAULT 0,
+    -- Nothing starts before these. Zero means long ago.
     blocked_until_us    bigint  NOT NULL DEFAULT 0,
     fenced_until_us     bigint  NOT NULL DEFAULT 0,
     fences              bigint  NOT NULL DEFAULT 0,
@@ -69,6 +67,15 @@ CREATE TABLE call_budget.call_budget (
     -- Keeps all arithmetic inside a bigint.
     CONSTRAINT "the largest cost takes at most 10 days"
         CHECK (max_cost * interval_us <= 864000000000)
+) WITH (fillfactor = 50, vacuum_truncate = off);
+
+-- The hot row of a budget, apart from its settings so that the one UPDATE of every call writes little and checks nothing.
+CREATE TABLE call_budget.call_budget_schedule (
+    budget       text    NOT NULL,
+    last_slot_us bigint  NOT NULL DEFAULT 0,
+    last_cost    integer NOT NULL DEFAULT 1,
+    last_seen_us bigint  NOT NULL DEFAULT 0,
+    CONSTRAINT "a budget has one schedule" PRIMARY KEY (budget)
 ) WITH (fillfactor = 25, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
 
 -- Who may go first inside a budget: priority 0 is most important; the floor is a share guaranteed while there is demand.
@@ -84,8 +91,9 @@ CREATE TABLE call_budget.call_budget_class (
 ) WITH (fillfactor = 25, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
 
 -- One row a lane: what it still wants and when it is to come back. units = 0: it waits for nothing, the row is kept to
--- be updated in place. No foreign key: checking one would lock the hot row. No index on a column that changes.
-CREATE TABLE call_budget.call_budget_waiter (
+-- be updated in place. Unlogged: whatever empties it empties the marker below too, and then the queue is forgotten anyway. No
+-- foreign key: checking one would lock the hot row. No index on a column that changes.
+CREATE UNLOGGED TABLE call_budget.call_budget_waiter (
     budget         text    NOT NULL,
     lane           bigint  NOT NULL,
     class          text    NOT NULL,

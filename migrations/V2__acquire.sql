@@ -29,12 +29,11 @@
 -- SQLSTATEs    CB001 an argument is out of range; CB002 the transaction is not READ COMMITTED (its snapshot would be older
 --              than the lock). Others are PostgreSQL's own. None of them is ever a grant.
 
--- The budget's row as the functions below pass it about: what they need of it, in built-in types (a domain's rule would be
--- checked again at every hand-over).
+-- The budget's row as the functions below pass it about, in built-in types: a domain's rule would be checked again at every
+-- hand-over.
 CREATE VIEW call_budget.call_budget_state AS
 SELECT b.name::text, b.interval_us::bigint, b.lookahead_us::bigint, b.send_window_us::bigint, b.max_cost::integer,
-       b.version, b.paused, b.last_slot_us, b.last_cost, b.last_seen_us, b.blocked_until_us, b.fenced_until_us, b.fences,
-       b.widest_lookahead_us, b.widest_max_cost
+       b.version, b.paused, b.blocked_until_us, b.fenced_until_us, b.fences
   FROM call_budget.call_budget AS b;
 
 CREATE TYPE call_budget.call_budget_answer AS (
@@ -77,231 +76,214 @@ LANGUAGE sql VOLATILE AS $$
     SELECT pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8)
 $$;
 
--- The server's clock went back by `step_us`: whatever holds a date goes back with it, or the budget would stand still for
--- as long as the step. The caller holds the budget's lock; `b` is written here and handed back.
-CREATE FUNCTION call_budget.call_budget_shift(b call_budget.call_budget_state, step_us bigint) RETURNS call_budget.call_budget_state
+-- The server's clock went back: whatever holds a date goes back with it, or the budget would stand still for as long as the
+-- step. The caller holds the budget's lock.
+CREATE FUNCTION call_budget.call_budget_shift(budget_name text, now_us bigint) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    step_us bigint;
 BEGIN
-    b.last_seen_us     := b.last_seen_us - step_us;
-    b.last_slot_us     := b.last_slot_us - step_us;
-    b.blocked_until_us := b.blocked_until_us - step_us;
-    b.fenced_until_us  := b.fenced_until_us - step_us;
-    UPDATE call_budget.call_budget_class AS c
-       SET due_us = c.due_us - step_us, last_slot_us = c.last_slot_us - step_us WHERE c.budget = b.name;
-    UPDATE call_budget.call_budget_waiter AS w
-       SET place_us = w.place_us - step_us, appointment_us = w.appointment_us - step_us WHERE w.budget = b.name;
-    UPDATE call_budget.call_budget AS t
-       SET last_seen_us = b.last_seen_us, last_slot_us = b.last_slot_us,
-           blocked_until_us = b.blocked_until_us, fenced_until_us = b.fenced_until_us WHERE t.name = b.name;
-    RETURN b;
+    SELECT s.last_seen_us - now_us INTO step_us FROM call_budget.call_budget_schedule AS s WHERE s.budget = budget_name;
+    IF step_us > 0 THEN
+        UPDATE call_budget.call_budget_schedule AS s
+           SET last_slot_us = s.last_slot_us - step_us, last_seen_us = now_us WHERE s.budget = budget_name;
+        UPDATE call_budget.call_budget AS b
+           SET blocked_until_us = b.blocked_until_us - step_us, fenced_until_us = b.fenced_until_us - step_us
+         WHERE b.name = budget_name;
+        UPDATE call_budget.call_budget_class AS c
+           SET due_us = c.due_us - step_us, last_slot_us = c.last_slot_us - step_us WHERE c.budget = budget_name;
+        UPDATE call_budget.call_budget_waiter AS w
+           SET place_us = w.place_us - step_us, appointment_us = w.appointment_us - step_us WHERE w.budget = budget_name;
+    END IF;
 END $$;
 
 -- Commits may have been forgotten: nothing starts before every slot that they can have promised is over. The queue is
--- forgotten with them. The caller holds the budget's lock; `b` is written here and handed back.
-CREATE FUNCTION call_budget.call_budget_fence_now(b call_budget.call_budget_state, now_us bigint) RETURNS call_budget.call_budget_state
+-- forgotten with them. The caller holds the budget's lock.
+CREATE FUNCTION call_budget.call_budget_fence_now(budget_name text, now_us bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     -- greatest: a fence after the settings have narrowed must not end before the one that covered the wider promise.
-    b.fenced_until_us := greatest(b.fenced_until_us,
-                                  now_us + greatest(b.widest_lookahead_us, b.lookahead_us)
-                                         + greatest(b.widest_max_cost, b.max_cost) * b.interval_us);
-    b.widest_lookahead_us := b.lookahead_us;
-    b.widest_max_cost     := b.max_cost;
-    b.fences              := b.fences + 1;
-    DELETE FROM call_budget.call_budget_waiter AS w WHERE w.budget = b.name;
-    DELETE FROM call_budget.call_budget_marker AS m WHERE m.budget = b.name;
+    UPDATE call_budget.call_budget AS b
+       SET fenced_until_us = greatest(b.fenced_until_us,
+                                      now_us + greatest(b.widest_lookahead_us, b.lookahead_us)
+                                             + greatest(b.widest_max_cost, b.max_cost) * b.interval_us),
+           widest_lookahead_us = b.lookahead_us, widest_max_cost = b.max_cost, fences = b.fences + 1
+     WHERE b.name = budget_name;
+    DELETE FROM call_budget.call_budget_waiter AS w WHERE w.budget = budget_name;
+    DELETE FROM call_budget.call_budget_marker AS m WHERE m.budget = budget_name;
     INSERT INTO call_budget.call_budget_marker (budget, started_at, timeline, table_oid, file_path)
-    VALUES (b.name, pg_postmaster_start_time(), call_budget.call_budget_timeline(),
+    VALUES (budget_name, pg_postmaster_start_time(), call_budget.call_budget_timeline(),
             'call_budget.call_budget_marker'::regclass,
             pg_relation_filepath('call_budget.call_budget_marker'::regclass));
-    UPDATE call_budget.call_budget AS t
-       SET fenced_until_us = b.fenced_until_us, fences = b.fences,
-           widest_lookahead_us = b.widest_lookahead_us, widest_max_cost = b.widest_max_cost WHERE t.name = b.name;
-    RETURN b;
 END $$;
 
 -- The decision, with the time as an argument so that a test can choose it. Private: clients reach it only through
 -- call_budget_acquire. The caller holds the lock on the budget's row, and `b` is that row.
+--
+-- Every call is a transaction of its own, in which PL/pgSQL prepares each expression and each table anew. So the way without
+-- anybody waiting visits each table once and reckons little.
 CREATE FUNCTION call_budget.call_budget_reserve(
-    b call_budget.call_budget_state, class_name text, lane_id bigint, costs integer[], patience_us bigint, nonce bigint, now_us bigint
+    b call_budget.call_budget_state, class_name text, lane_id bigint, costs integer[], patience_us bigint, nonce bigint,
+    now_us bigint
 ) RETURNS call_budget.call_budget_answer
 LANGUAGE plpgsql AS $$
 DECLARE
-    nap_us     CONSTANT bigint := 5000000;    -- nobody sleeps longer: new settings and dead lanes are noticed by then
-    sweep_us   CONSTANT bigint := 600000000;  -- a lane not seen for this long is gone
-    million    CONSTANT bigint := 1000000;
-    warming    CONSTANT boolean := b.name = '';
-    answer     call_budget.call_budget_answer;
+    nap_us    CONSTANT bigint := 5000000;    -- nobody sleeps longer: new settings and dead lanes are noticed by then
+    sweep_us  CONSTANT bigint := 600000000;  -- a lane not seen for this long is gone
+    million   CONSTANT bigint := 1000000;
+    warming   CONSTANT boolean := b.name = '';
     this_timeline CONSTANT text := call_budget.call_budget_timeline();
-    remembered boolean;
-    mine       record;           -- the caller's class, and the lane's own row where it has one
-    waiting    boolean;          -- the lane stood in the queue before this call
-    alive      bigint;           -- other lanes that are in time for their appointment
-    share      bigint;           -- units that one call may take while others wait
-    heads      call_budget.call_budget_head[] := '{}';
-    head       call_budget.call_budget_head;
-    my_rank    bigint[];
-    its_rank   bigint[];
-    blocked    boolean := false;
-    base_us    bigint;           -- the first slot that is free
-    slot_us    bigint;
-    used       bigint := 0;
-    slots    integer := 0;
-    waits_us   bigint[] := '{}';
-    my_place_us bigint;
-    rest       bigint;
-    ahead      bigint := 0;
-    before_me  bigint := 0;
-    estimate   bigint;
+    remembered boolean;         -- nothing was forgotten since the last fence
+    s         record;           -- the schedule
+    c         record;           -- the caller's class
+    w         record;           -- the lane's own row, and how many other lanes are in time for their appointment
+    base_us   bigint;           -- the first slot that is free
+    share     bigint;           -- units that one call takes at most while others wait
+    my_rank   bigint[];
+    heads     call_budget.call_budget_head[];
+    head      call_budget.call_budget_head;
+    its_rank  bigint[];
+    blocked   boolean := false;
+    slots     integer := 0;     -- callers granted
+    used      bigint := 0;      -- units granted
+    waits_us  bigint[] := '{}';
+    rest      record;           -- what goes on waiting
+    before_me bigint;
+    estimate  bigint;
+    retry_us  bigint;
+    refusal   text;
 BEGIN
-    answer.contract := call_budget.call_budget_contract();
-    answer.nonce := nonce;
-    answer.store_us := now_us;
-    answer.waits_us := waits_us;
-    answer.interval_us := b.interval_us;
-    answer.lookahead_us := b.lookahead_us;
-    answer.send_window_us := b.send_window_us;
-    answer.max_cost := b.max_cost;
-    answer.version := b.version;
-    answer.fences := b.fences;
-    answer.timeline := ('x' || this_timeline)::bit(32)::bigint;
-
     IF b.paused THEN
-        answer.reason := 'paused';
-        answer.retry_us := million;
-        RETURN answer;
+        refusal := 'paused';
+        retry_us := million;
     ELSIF (b.max_cost >= ALL (costs)) IS NOT TRUE THEN
-        answer.reason := 'cost_out_of_range';
-        RETURN answer;
+        refusal := 'cost_out_of_range';
     END IF;
-
-    -- A clock that stepped back comes first, the fence second: the fence counts from the clock as it now is.
-    IF now_us < b.last_seen_us THEN
-        b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);
+    SELECT x.priority::integer, x.floor_ppm::integer, x.due_us, x.last_slot_us INTO c
+      FROM call_budget.call_budget_class AS x WHERE x.budget = b.name AND x.name = class_name;
+    IF NOT FOUND AND refusal IS NULL THEN
+        refusal := 'unknown_class';
     END IF;
-    SELECT m.started_at = pg_postmaster_start_time() AND m.timeline = this_timeline
-       AND m.table_oid = m.tableoid AND m.file_path = pg_relation_filepath(m.tableoid)
-      INTO remembered FROM call_budget.call_budget_marker AS m WHERE m.budget = b.name;
-    IF remembered IS NOT TRUE AND NOT warming THEN
-        b := call_budget.call_budget_fence_now(b, now_us);
-        answer.fences := b.fences;
-    END IF;
-    b.last_seen_us := now_us;
-
-    SELECT c.priority::integer, c.floor_ppm::integer, c.due_us, c.last_slot_us, w.class AS lane_class, w.units AS lane_units, w.place_us AS lane_place_us,
-           (SELECT count(*) FROM call_budget.call_budget_waiter AS o
-             WHERE o.budget = b.name AND o.lane <> lane_id AND o.units > 0
-               AND o.appointment_us + b.send_window_us >= now_us) AS alive
-      INTO mine
-      FROM call_budget.call_budget_class AS c
-      LEFT JOIN call_budget.call_budget_waiter AS w ON w.budget = c.budget AND w.lane = lane_id
-     WHERE c.budget = b.name AND c.name = class_name;
-    IF NOT FOUND AND NOT warming THEN
-        answer.reason := 'unknown_class';
-        RETURN answer;
-    END IF;
-    waiting := coalesce(mine.lane_units > 0 AND mine.lane_class = class_name, false);
-    alive := coalesce(mine.alive, 0);
-    share := greatest(1, b.lookahead_us / (b.interval_us * (1 + least(4, alive))));
-    base_us := greatest(b.last_slot_us + b.last_cost * b.interval_us, b.fenced_until_us, now_us, b.blocked_until_us);
+    LOOP
+        SELECT h.last_slot_us + h.last_cost * b.interval_us AS next_us, now_us < h.last_seen_us AS stepped_back INTO s
+          FROM call_budget.call_budget_schedule AS h WHERE h.budget = b.name;
+        SELECT this_timeline = m.timeline AND pg_postmaster_start_time() = m.started_at
+           AND m.tableoid = m.table_oid AND pg_relation_filepath(m.tableoid) = m.file_path INTO remembered
+          FROM call_budget.call_budget_marker AS m WHERE m.budget = b.name;
+        EXIT WHEN refusal IS NOT NULL OR warming OR remembered AND NOT s.stepped_back;
+        IF s.stepped_back IS NULL THEN
+            RAISE EXCEPTION 'budget "%" has no row in call_budget_schedule: set the budget again', b.name USING ERRCODE = 'CB003';
+        END IF;
+        -- A clock that stepped back comes first, the fence second: the fence counts from the clock as it now is.
+        IF s.stepped_back THEN
+            PERFORM call_budget.call_budget_shift(b.name, now_us);
+        END IF;
+        IF remembered IS NOT TRUE THEN
+            PERFORM call_budget.call_budget_fence_now(b.name, now_us);
+        END IF;
+        SELECT * INTO STRICT b FROM call_budget.call_budget_state AS t WHERE t.name = b.name;
+        SELECT x.priority::integer, x.floor_ppm::integer, x.due_us, x.last_slot_us INTO c
+          FROM call_budget.call_budget_class AS x WHERE x.budget = b.name AND x.name = class_name;
+    END LOOP;
+    base_us := greatest(s.next_us, b.fenced_until_us, b.blocked_until_us, now_us);
+    SELECT count(*) FILTER (WHERE o.lane <> lane_id AND o.units > 0 AND o.appointment_us + b.send_window_us >= now_us) AS alive,
+           max(o.units) FILTER (WHERE o.lane = lane_id) AS units,
+           max(o.place_us) FILTER (WHERE o.lane = lane_id AND o.units > 0 AND o.class = class_name) AS place_us
+      INTO w FROM call_budget.call_budget_waiter AS o WHERE o.budget = b.name AND (refusal IS NULL OR warming);
 
     -- A lane blocks this one if it ranks better AND its appointment comes in time for this slot: the absent never hold a
     -- slot idle. In its own class a newcomer queues behind whoever is due.
-    my_rank := call_budget.call_budget_rank(mine.floor_ppm, mine.due_us, mine.priority, mine.last_slot_us, base_us);
-    IF alive > 0 OR warming THEN
+    IF w.alive > 0 OR warming THEN
+        share := greatest(1, b.lookahead_us / (b.interval_us * (1 + least(4, w.alive))));
+        my_rank := call_budget.call_budget_rank(c.floor_ppm, c.due_us, c.priority, c.last_slot_us, base_us);
         SELECT array_agg(ROW (h.*)::call_budget.call_budget_head) INTO heads FROM (
-            SELECT c.name, c.priority, c.floor_ppm, c.due_us, c.last_slot_us, min(w.appointment_us), sum(least(w.units, share))::bigint
-              FROM call_budget.call_budget_waiter AS w
-              JOIN call_budget.call_budget_class AS c ON c.budget = w.budget AND c.name = w.class
-             WHERE w.budget = b.name AND w.lane <> lane_id AND w.units > 0
-               AND w.appointment_us + b.send_window_us >= now_us
-             GROUP BY c.budget, c.name) AS h;
+            SELECT x.name, x.priority, x.floor_ppm, x.due_us, x.last_slot_us, min(o.appointment_us), sum(least(o.units, share))::bigint
+              FROM call_budget.call_budget_waiter AS o
+              JOIN call_budget.call_budget_class AS x ON x.budget = o.budget AND x.name = o.class
+             WHERE o.budget = b.name AND o.lane <> lane_id AND o.units > 0
+               AND o.appointment_us + b.send_window_us >= now_us
+             GROUP BY x.budget, x.name) AS h;
         heads := coalesce(heads, '{}');
         FOREACH head IN ARRAY heads LOOP
             its_rank := call_budget.call_budget_rank(head.floor_ppm, head.due_us, head.priority, head.last_slot_us, base_us);
             blocked := blocked OR head.earliest_us <= base_us
-                AND CASE WHEN head.class = class_name THEN NOT waiting ELSE its_rank < my_rank END;
+                AND CASE WHEN head.class = class_name THEN w.place_us IS NULL ELSE its_rank < my_rank END;
         END LOOP;
     END IF;
 
-    WHILE NOT blocked AND slots < cardinality(costs) LOOP
-        EXIT WHEN base_us + used * b.interval_us > now_us + b.lookahead_us
-               OR slots > 0 AND alive > 0 AND used + costs[slots + 1] > share;
-        slot_us := base_us + used * b.interval_us;
-        waits_us := waits_us || (slot_us - now_us);
+    -- While others wait, one call takes no more than its share.
+    WHILE slots < cardinality(costs) AND refusal IS NULL AND NOT blocked
+          AND base_us + used * b.interval_us <= now_us + b.lookahead_us
+          AND (slots = 0 OR w.alive = 0 OR used + costs[slots + 1] <= share) LOOP
+        waits_us := waits_us || (base_us + used * b.interval_us - now_us);
         used := used + costs[slots + 1];
         slots := slots + 1;
     END LOOP;
 
     IF slots > 0 OR warming THEN
-        b.last_slot_us := slot_us;
-        b.last_cost := costs[slots];
-        mine.last_slot_us := slot_us;
-        IF mine.floor_ppm > 0 THEN
+        c.last_slot_us := base_us + (used - costs[slots]) * b.interval_us;
+        IF c.floor_ppm > 0 THEN
             -- A share claimed because it was due moves on by what it took, so that waiting never adds up to a burst; a
             -- share taken by priority starts anew.
-            mine.due_us := CASE WHEN my_rank[1] = 0
-                THEN greatest(mine.due_us, base_us - b.lookahead_us) + used * b.interval_us * million / mine.floor_ppm
-                ELSE slot_us + b.last_cost * b.interval_us * million / mine.floor_ppm END;
+            c.due_us := CASE WHEN c.due_us <= base_us
+                THEN greatest(c.due_us, base_us - b.lookahead_us) + used * b.interval_us * million / c.floor_ppm
+                ELSE c.last_slot_us + costs[slots] * b.interval_us * million / c.floor_ppm END;
         END IF;
-        UPDATE call_budget.call_budget_class AS c
-           SET due_us = mine.due_us, last_slot_us = mine.last_slot_us, granted = c.granted + slots
-         WHERE c.budget = b.name AND c.name = class_name;
+        UPDATE call_budget.call_budget_class AS x
+           SET last_slot_us = c.last_slot_us, due_us = c.due_us, granted = x.granted + slots
+         WHERE x.budget = b.name AND x.name = class_name;
+        UPDATE call_budget.call_budget_schedule AS h
+           SET last_slot_us = c.last_slot_us, last_cost = costs[slots], last_seen_us = now_us WHERE h.budget = b.name;
     END IF;
 
-    IF slots < cardinality(costs) OR warming THEN
-        -- An appointment for what is left. The estimate is a lower bound.
-        SELECT sum(x) INTO rest FROM unnest(costs[slots + 1:]) AS x;
-        base_us := greatest(b.last_slot_us + b.last_cost * b.interval_us, b.fenced_until_us, base_us);
-        my_place_us := CASE WHEN waiting AND slots = 0 THEN mine.lane_place_us ELSE now_us END;
-        my_rank := call_budget.call_budget_rank(mine.floor_ppm, mine.due_us, mine.priority, mine.last_slot_us, base_us);
-        IF alive > 0 OR warming THEN
-            SELECT coalesce(sum(least(w.units, share)), 0) INTO ahead FROM call_budget.call_budget_waiter AS w
-             WHERE w.budget = b.name AND w.lane <> lane_id AND w.units > 0 AND w.class = class_name
-               AND w.appointment_us + b.send_window_us >= now_us AND w.place_us < my_place_us;
+    IF slots < cardinality(costs) AND refusal IS NULL OR warming THEN
+        -- An appointment for what is left, by an estimate that is a lower bound.
+        IF slots > 0 THEN
+            base_us := greatest(base_us, c.last_slot_us + costs[slots] * b.interval_us);
+            w.place_us := NULL;
         END IF;
-        FOREACH head IN ARRAY heads LOOP
+        my_rank := call_budget.call_budget_rank(c.floor_ppm, c.due_us, c.priority, c.last_slot_us, base_us);
+        SELECT coalesce(sum(least(o.units, share)), 0)::bigint AS ahead,
+               (SELECT sum(u) FROM unnest(costs[slots + 1:]) AS u) AS units
+          INTO rest
+          FROM call_budget.call_budget_waiter AS o
+         WHERE o.budget = b.name AND o.lane <> lane_id AND o.units > 0 AND o.class = class_name
+           AND o.appointment_us + b.send_window_us >= now_us AND o.place_us < coalesce(w.place_us, now_us);
+        before_me := 0;
+        FOREACH head IN ARRAY coalesce(heads, '{}') LOOP
             its_rank := call_budget.call_budget_rank(head.floor_ppm, head.due_us, head.priority, head.last_slot_us, base_us);
             before_me := before_me + CASE
                 WHEN head.class = class_name OR its_rank >= my_rank THEN 0
                 WHEN its_rank[1] = 0 THEN 1
-                WHEN head.priority < mine.priority THEN head.units
+                WHEN head.priority < c.priority THEN head.units
                 ELSE least(head.units, share) END;
         END LOOP;
-        estimate := base_us + (ahead + before_me) * b.interval_us;
-        IF mine.floor_ppm > 0 AND mine.due_us > base_us THEN
+        estimate := base_us + (rest.ahead + before_me) * b.interval_us;
+        IF c.floor_ppm > 0 AND c.due_us > base_us THEN
             -- numeric: a long queue of a slow budget would not fit into a bigint
-            estimate := least(estimate, mine.due_us + div(ahead::numeric * b.interval_us * million, mine.floor_ppm));
+            estimate := least(estimate, c.due_us + div(rest.ahead::numeric * b.interval_us * million, c.floor_ppm));
         END IF;
         IF slots = 0 AND estimate - now_us > patience_us THEN
-            answer.reason := 'patience';
-            answer.retry_us := estimate - now_us;
-            rest := 0;
+            refusal := 'patience';
+            retry_us := estimate - now_us;
         ELSE
-            answer.retry_us := least(nap_us, greatest(estimate - b.lookahead_us / 2 - now_us, least(b.interval_us, b.lookahead_us) / 4));
+            retry_us := least(nap_us, greatest(estimate - b.lookahead_us / 2 - now_us, least(b.interval_us, b.lookahead_us) / 4));
         END IF;
-    ELSE
-        rest := 0;
-    END IF;
-
-    IF rest > 0 OR warming THEN
-        IF mine.lane_units IS NULL THEN
-            DELETE FROM call_budget.call_budget_waiter AS w WHERE w.budget = b.name AND w.appointment_us < now_us - sweep_us;
+        IF w.units IS NULL THEN
+            DELETE FROM call_budget.call_budget_waiter AS o WHERE o.budget = b.name AND o.appointment_us < now_us - sweep_us;
         END IF;
-        INSERT INTO call_budget.call_budget_waiter AS w (budget, lane, class, units, place_us, appointment_us)
-        SELECT b.name, lane_id, class_name, rest, my_place_us, now_us + answer.retry_us WHERE NOT warming
+        INSERT INTO call_budget.call_budget_waiter AS o (budget, lane, class, units, place_us, appointment_us)
+        SELECT b.name, lane_id, class_name, rest.units, coalesce(w.place_us, now_us), now_us + retry_us WHERE refusal IS NULL AND NOT warming
             ON CONFLICT (budget, lane) DO UPDATE
            SET class = excluded.class, units = excluded.units, place_us = excluded.place_us, appointment_us = excluded.appointment_us;
+        UPDATE call_budget.call_budget_schedule AS h SET last_seen_us = now_us WHERE h.budget = b.name AND slots = 0;
     END IF;
-    IF rest = 0 AND mine.lane_units > 0 OR warming THEN
-        UPDATE call_budget.call_budget_waiter AS w SET units = 0 WHERE w.budget = b.name AND w.lane = lane_id;
+    IF w.units > 0 AND (slots = cardinality(costs) OR refusal IS NOT NULL) OR warming THEN
+        UPDATE call_budget.call_budget_waiter AS o SET units = 0 WHERE o.budget = b.name AND o.lane = lane_id;
     END IF;
-
-    UPDATE call_budget.call_budget AS t
-       SET last_slot_us = b.last_slot_us, last_cost = b.last_cost, last_seen_us = b.last_seen_us
-     WHERE t.name = b.name;
-    answer.waits_us := waits_us;
-    RETURN answer;
+    RETURN ROW (call_budget.call_budget_contract(), nonce, waits_us, retry_us, refusal, b.interval_us, b.lookahead_us,
+                b.send_window_us, b.max_cost, b.version, b.fences,
+                ('x' || this_timeline)::bit(32)::bigint, now_us)::call_budget.call_budget_answer;
 END $$;
 
 CREATE FUNCTION call_budget.call_budget_acquire(
@@ -309,11 +291,9 @@ CREATE FUNCTION call_budget.call_budget_acquire(
 ) RETURNS call_budget.call_budget_answer
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan  -- plan each statement once a session, not five times under the lock
 AS $$
 DECLARE
-    b      call_budget.call_budget_state;
-    answer call_budget.call_budget_answer;
+    b call_budget.call_budget_state;
 BEGIN
     IF budget_name IS NULL OR class_name IS NULL OR nonce IS NULL
         OR (lane_id >= 0) IS NOT TRUE OR (patience_us BETWEEN 0 AND 86400000000) IS NOT TRUE
@@ -330,18 +310,13 @@ BEGIN
     IF NOT FOUND THEN
         IF budget_name = '' THEN
             b.name := '';
-            b.interval_us := 1;
-            b.lookahead_us := 1;
-            b.max_cost := 1;
-            answer := call_budget.call_budget_reserve(b, '', lane_id, '{1}', 0, nonce, 0);
+            -- PL/pgSQL plans a statement anew the first five times and keeps the plan from the sixth on.
+            FOR i IN 1..6 LOOP
+                PERFORM call_budget.call_budget_reserve(b, '', lane_id, '{1}', 0, nonce, 0);
+            END LOOP;
         END IF;
-        answer.contract := call_budget.call_budget_contract();
-        answer.nonce := nonce;
-        answer.waits_us := '{}';
-        answer.retry_us := NULL;
-        answer.reason := 'unknown_budget';
-        answer.store_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
-        RETURN answer;
+        RETURN ROW (call_budget.call_budget_contract(), nonce, '{}', NULL, 'unknown_budget', NULL, NULL, NULL, NULL, NULL,
+                    NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::call_budget.call_budget_answer;
     END IF;
     -- Only now: the wait for the lock is over.
     RETURN call_budget.call_budget_reserve(b, class_name, lane_id, costs, patience_us, nonce,

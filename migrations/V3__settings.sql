@@ -13,20 +13,19 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION call_budget.call_budget_now_us() RETURNS bigint LANGUAGE sql VOLATILE AS $$
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-$$;
-
-CREATE FUNCTION call_budget.call_budget_lock(budget_name text) RETURNS call_budget.call_budget_state LANGUAGE plpgsql AS $$
+-- Takes the budget's lock. Returns the time, read after it, with the dates of the budget brought in step with the clock.
+CREATE FUNCTION call_budget.call_budget_lock(budget_name text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    b call_budget.call_budget_state;
+    now_us bigint;
 BEGIN
-    SELECT * INTO b FROM call_budget.call_budget_state AS t WHERE t.name = budget_name FOR UPDATE;
+    PERFORM FROM call_budget.call_budget AS b WHERE b.name = budget_name FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no budget "%": "call-budget budget list" shows those that exist', budget_name USING ERRCODE = 'CB003';
     END IF;
     PERFORM call_budget.call_budget_durably();
-    RETURN b;
+    now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+    PERFORM call_budget.call_budget_shift(budget_name, now_us);
+    RETURN now_us;
 END $$;
 
 -- Creates the budget or changes its settings. Returns the new version.
@@ -52,7 +51,8 @@ BEGIN
            -- Slots promised under the old settings may still be out.
            widest_lookahead_us = greatest(t.widest_lookahead_us, excluded.lookahead_us),
            widest_max_cost = greatest(t.widest_max_cost, excluded.max_cost)
-    RETURNING version INTO new_version;
+    RETURNING t.version INTO new_version;
+    INSERT INTO call_budget.call_budget_schedule (budget) VALUES (budget_name) ON CONFLICT (budget) DO NOTHING;
     RETURN new_version;
 END $$;
 
@@ -64,7 +64,8 @@ BEGIN
     DELETE FROM call_budget.call_budget_class  AS c WHERE c.budget = budget_name;
     DELETE FROM call_budget.call_budget_waiter AS w WHERE w.budget = budget_name;
     DELETE FROM call_budget.call_budget_marker AS m WHERE m.budget = budget_name;
-    DELETE FROM call_budget.call_budget        AS b WHERE b.name = budget_name;
+    DELETE FROM call_budget.call_budget_schedule AS s WHERE s.budget = budget_name;
+    DELETE FROM call_budget.call_budget AS b WHERE b.name = budget_name;
 END $$;
 
 CREATE FUNCTION call_budget.call_budget_class_set(budget_name text, class_name text, priority integer, floor_ppm integer)
@@ -110,43 +111,34 @@ BEGIN
        SET paused = false, paused_reason = NULL, paused_by = NULL, version = b.version + 1 WHERE b.name = budget_name;
 END $$;
 
--- How long until nothing that was granted can still leave: 0 when drained. Meaningful while paused.
+-- How long until nothing that was granted can still leave, in microseconds: 0 when drained. Meaningful while paused.
 CREATE FUNCTION call_budget.call_budget_drained_us(budget_name text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    b call_budget.call_budget_state := call_budget.call_budget_lock(budget_name);
-    now_us bigint := call_budget.call_budget_now_us();
+    now_us bigint := call_budget.call_budget_lock(budget_name);
 BEGIN
-    IF now_us < b.last_seen_us THEN
-        b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);
-    END IF;
-    RETURN greatest(0, b.last_slot_us + b.last_cost * b.interval_us + b.send_window_us - now_us);
+    RETURN (SELECT greatest(0, s.last_slot_us + s.last_cost * b.interval_us + b.send_window_us - now_us)
+              FROM call_budget.call_budget AS b JOIN call_budget.call_budget_schedule AS s ON s.budget = b.name
+             WHERE b.name = budget_name);
 END $$;
 
 -- The vendor itself said "too many": everybody's next slot moves. Repeated reports come to their maximum, never their
--- sum. Slots already granted still leave.
+-- sum. Slots already granted still leave. Returns the time left, in microseconds.
 CREATE FUNCTION call_budget.call_budget_push_back(budget_name text, duration_us bigint, cap_us bigint, reason text) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
-    b         call_budget.call_budget_state;
-    now_us    bigint;
-    until_us  bigint;
+    now_us   bigint;
+    until_us bigint;
 BEGIN
     IF (duration_us >= 0) IS NOT TRUE THEN
         RAISE EXCEPTION 'a pushback lasts 0 or longer, not % us', duration_us USING ERRCODE = 'CB004';
     END IF;
-    b := call_budget.call_budget_lock(budget_name);
-    now_us := call_budget.call_budget_now_us();
-    IF now_us < b.last_seen_us THEN
-        b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);
-    END IF;
+    now_us := call_budget.call_budget_lock(budget_name);
     until_us := now_us + least(duration_us, cap_us);
-    IF until_us > b.blocked_until_us THEN
-        UPDATE call_budget.call_budget AS t
-           SET blocked_until_us = until_us, last_seen_us = now_us, blocked_reason = reason, blocked_by = session_user
-         WHERE t.name = budget_name;
-    END IF;
-    RETURN greatest(until_us, b.blocked_until_us) - now_us;
+    UPDATE call_budget.call_budget AS b
+       SET blocked_until_us = until_us, blocked_reason = reason, blocked_by = session_user
+     WHERE b.name = budget_name AND b.blocked_until_us < until_us;
+    RETURN (SELECT b.blocked_until_us - now_us FROM call_budget.call_budget AS b WHERE b.name = budget_name);
 END $$;
 
 -- For operators: at most 1 hour. Returns the time left, in microseconds.
@@ -165,30 +157,22 @@ $$;
 CREATE FUNCTION call_budget.call_budget_fence(budget_name text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    b      call_budget.call_budget_state := call_budget.call_budget_lock(budget_name);
-    now_us bigint := call_budget.call_budget_now_us();
+    now_us bigint := call_budget.call_budget_lock(budget_name);
 BEGIN
-    IF now_us < b.last_seen_us THEN
-        b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);
-    END IF;
-    b := call_budget.call_budget_fence_now(b, now_us);
-    RETURN b.fenced_until_us - now_us;
+    PERFORM call_budget.call_budget_fence_now(budget_name, now_us);
+    RETURN (SELECT b.fenced_until_us - now_us FROM call_budget.call_budget AS b WHERE b.name = budget_name);
 END $$;
 
 -- For callers who saw the store's clock step: at most one fence in 10 s. Says whether this call fenced.
 CREATE FUNCTION call_budget.call_budget_request_fence(budget_name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    b      call_budget.call_budget_state := call_budget.call_budget_lock(budget_name);
-    now_us bigint := call_budget.call_budget_now_us();
+    now_us bigint := call_budget.call_budget_lock(budget_name);
 BEGIN
-    IF now_us < b.last_seen_us THEN
-        b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);
-    END IF;
-    IF b.fenced_until_us > now_us - 10000000 THEN
+    IF (SELECT b.fenced_until_us > now_us - 10000000 FROM call_budget.call_budget AS b WHERE b.name = budget_name) THEN
         RETURN false;
     END IF;
-    PERFORM call_budget.call_budget_fence_now(b, now_us);
+    PERFORM call_budget.call_budget_fence_now(budget_name, now_us);
     RETURN true;
 END $$;
 
@@ -199,9 +183,10 @@ SELECT b.name, b.limit_units, b.window_us, b.send_window_us, b.arrival_jitter_us
        b.paused, b.paused_reason, b.paused_by,
        greatest(0, b.blocked_until_us - n.now_us) AS blocked_for_us, b.blocked_reason, b.blocked_by,
        greatest(0, b.fenced_until_us - n.now_us)  AS fenced_for_us,
-       CASE WHEN b.last_slot_us > 0 THEN n.now_us - b.last_slot_us END AS last_slot_age_us
-  FROM call_budget.call_budget AS b,
-       LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 0 * b.last_cost AS now_us) AS n;
+       CASE WHEN s.last_slot_us > 0 THEN n.now_us - s.last_slot_us END AS last_slot_age_us
+  FROM call_budget.call_budget AS b
+  JOIN call_budget.call_budget_schedule AS s ON s.budget = b.name,
+       LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 0 * s.last_cost AS now_us) AS n;
 
 CREATE VIEW call_budget.call_budget_class_status AS
 SELECT c.budget, c.name, c.priority, c.floor_ppm, c.granted,
