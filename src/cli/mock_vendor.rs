@@ -5,21 +5,20 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::Exit;
-use crate::service::mock_vendor::{self, MockVendor, Settings};
+use crate::service::mock_vendor::{Kind, MockVendor, Settings};
 
 /// Runs a KIS-like vendor over real HTTP/1.1 that counts arrivals and finds the worst window.
 ///
 /// The first line on stdout is the address. Calls need no key and no token unless --check-tokens is given. Callers may
 /// add x-call-budget-nonce, -class, -pid, -cost and -closes-us, which the arrival log and the report then hold.
 ///
-/// Under /mock/ are GET report, GET arrivals (JSON lines), POST settings (JSON: what the flags set and more: hang, reset,
-/// late_answer, refuse_below_limit, ledger_cap, pages, ...) and POST reset, which forgets the log; until then every
-/// arrival stays in memory.
+/// Under /mock/ are GET report, GET arrivals (JSON lines), POST settings (JSON: what the flags set and more, such as
+/// hang, reset, late_answer, refuse_below_limit, ledger_cap and pages) and POST reset, which forgets the log; until
+/// then every arrival stays in memory.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -64,18 +63,9 @@ pub struct Args {
     until_stdin_closes: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Kind {
-    /// Windows end to end
-    Fixed,
-    /// A window opens with the first call after the last one
-    FirstCall,
-    /// The closed window that ends at each call
-    Sliding,
-}
-
 pub fn run(args: Args) -> Exit {
-    let runtime = match tokio::runtime::Runtime::new() {
+    // One thread for the heartbeat and every socket: then nothing can be read late without the heart beating late.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(Exit::Failed, &format!("cannot start: {error}")),
     };
@@ -115,11 +105,7 @@ fn settings(args: Args) -> Settings {
         listen: args.listen,
         limit: args.limit,
         window: args.window,
-        kind: match args.kind {
-            Kind::Fixed => mock_vendor::Kind::Fixed,
-            Kind::FirstCall => mock_vendor::Kind::FirstCall,
-            Kind::Sliding => mock_vendor::Kind::Sliding,
-        },
+        kind: args.kind,
         per_key: args.per_key,
         arrival_jitter: args.arrival_jitter,
         paper: args.paper,

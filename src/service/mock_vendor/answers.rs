@@ -68,7 +68,7 @@ impl Answer {
         Answer { status: code.status, body, tr_cont: "" }
     }
 
-    /// A request that no vendor would get to see: one sentence on what is wrong with it, in the mock's own code.
+    /// One sentence on what is wrong with a request, under the mock's own code.
     pub fn bad_request(sentence: &str) -> Answer {
         let body = json!({"rt_cd": "1", "msg_cd": "MOCK0400", "msg1": sentence});
         Answer { status: 400, body, tr_cont: "" }
@@ -80,8 +80,9 @@ impl Answer {
 pub struct HeaderCase(Extensions);
 
 impl HeaderCase {
-    /// hyper's server writes names in the case that a message's extensions remember, but only hyper's client can fill that memory.
-    /// So its client reads one answer with the right names, in memory, and the extensions of that answer are kept.
+    /// hyper's server writes names in the case that a message's extensions remember, but only hyper's client can fill
+    /// that memory. So its client reads one answer with the right names, in memory, and that answer's extensions are
+    /// kept.
     pub async fn learn() -> hyper::Result<HeaderCase> {
         const SAMPLE: &[u8] =
             b"HTTP/1.1 200 OK\r\nContent-Type: -\r\nContent-Length: 0\r\nDate: -\r\nConnection: close\r\n\
@@ -127,7 +128,7 @@ impl HeaderCase {
     }
 }
 
-/// The date in Korea `after` from now, in the form `%Y-%m-%d %H:%M:%S` or another of jiff's. Shown to clients, never used to decide.
+/// The date in Korea `after` from now, in a form such as `%Y-%m-%d %H:%M:%S`. Shown to clients, never used to decide.
 pub fn kst(after: Duration, form: &str) -> String {
     const KST: jiff::tz::Offset = jiff::tz::offset(9);
     let after = jiff::SignedDuration::try_from(after).unwrap_or(jiff::SignedDuration::MAX);

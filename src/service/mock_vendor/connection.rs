@@ -40,8 +40,8 @@ impl Stamped {
 }
 
 impl Stamps {
-    /// When the request whose head has just been read began to arrive. A request sent before the answer to the one before it
-    /// arrived no later than the last read.
+    /// When the request whose head has just been read began to arrive. One that was sent before the answer to the one
+    /// before it arrived no later than the last read.
     pub fn arrival(&self) -> Instant {
         self.with_reads(|reads| reads.first.take().unwrap_or(reads.last))
     }

@@ -29,7 +29,8 @@ pub fn answer(vendor: &Vendor, head: &Parts, body: &Bytes) -> Response<Full<Byte
             no_content()
         }
         _ => {
-            let sentence = "no such control: there are GET /mock/report, GET /mock/arrivals, POST /mock/settings and POST /mock/reset";
+            let sentence = "no such control; the controls are GET /mock/report, GET /mock/arrivals, \
+                            POST /mock/settings and POST /mock/reset";
             json_answer(StatusCode::NOT_FOUND, &json!({"error": sentence}))
         }
     }

@@ -1,5 +1,5 @@
-//! The mock's own pulse. A vendor that was not running cannot say when a call arrived: calls that came meanwhile are all
-//! read in the moment it wakes, and look like a burst. So it records its own stalls. Pure, `now` is an argument.
+//! The mock's own pulse. A vendor that did not run cannot say when a call arrived: what came meanwhile is all read when
+//! it wakes, and looks like a burst. So it records its own stalls. Pure, `now` is an argument.
 
 use std::time::Duration;
 

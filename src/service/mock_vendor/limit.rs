@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::policy::Instant;
 
 /// The kind of the vendor's window. Nobody outside KIS knows which one KIS uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Windows end to end, the first one beginning where the clock begins.
+    /// Windows end to end, the first one beginning where the clock begins
     Fixed,
-    /// A window opens with the first call after the last one has ended.
+    /// A window opens with the first call after the last one has ended
     FirstCall,
-    /// The closed window that ends at each call: [t - window, t].
+    /// The closed window that ends at each call: [t - window, t]
     Sliding,
 }
 

@@ -1,9 +1,15 @@
-//! A KIS-like vendor over real HTTP/1.1 that counts what arrives: for the demo, for the tests, and for users' own tests.
+//! A KIS-like vendor over real HTTP/1.1 that counts what arrives: for the demo, the tests, and users' own tests.
 //!
 //! It promises that every request is logged with the time of its first byte on the machine's clock, and that the worst
 //! window is computed from that log, whatever kind of window it enforces. It admits when it cannot tell: its heartbeat
-//! records when it did not run itself. Beyond that it has the vendor's manners, good and bad: limits, token rules, header
-//! case, hanging, resets. It holds no acquire logic, and every arrival stays in memory until it is told to forget.
+//! records when it did not run itself. Beyond that it has the vendor's manners, good and bad: limits, token rules,
+//! header case, hanging, resets. It holds no acquire logic, and every arrival stays in memory until it is told to
+//! forget. A request whose head never becomes complete is not an arrival.
+//!
+//! The heartbeat shares the runtime with the sockets. On a runtime of one thread, as the command uses, no call can be
+//! read late without the heart beating late.
+//!
+//! Tokens are checked only if a setting says so: a fleet with an obviously fake key calls without ceremony.
 
 mod answers;
 mod arrivals;
@@ -108,8 +114,8 @@ impl MockVendor {
     }
 }
 
-/// Everything the server does, as one task that owns the others: when it ends or is dropped, so do they. It also ends when
-/// the sender of `stopped` is dropped.
+/// Everything the server does, as one task that owns the others: when it ends or is dropped, so do they. It also ends
+/// when the sender of `stopped` is dropped.
 async fn run(vendor: Arc<Vendor>, listener: TcpListener, mut stopped: oneshot::Receiver<()>) {
     let mut tasks = JoinSet::new();
     tasks.spawn(beat(Arc::clone(&vendor)));

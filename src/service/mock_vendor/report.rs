@@ -12,15 +12,15 @@ use super::windows::{ClosedWindow, Weighed, closed_windows};
 
 /// What a mock vendor saw since it started or was reset. Times are microseconds of the machine's clock.
 ///
-/// Every arrival counts in the windows, refused ones too, whatever kind of window the vendor enforces; each is judged by
-/// the limit that was in force when it came.
+/// Every arrival counts in the windows, refused ones too, whatever kind of window the vendor enforces; each is judged
+/// by the limit that was in force when it came.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub limit: u32,
     pub window_us: u64,
     pub kind: Kind,
     pub arrivals: u64,
-    /// The arrivals' costs added up.
+    /// The arrivals' costs added up; token requests cost nothing.
     pub units: u64,
     /// The most units in the closed window [t - window, t] of any arrival t.
     pub worst_window: u64,

@@ -113,7 +113,7 @@ fn call(vendor: &Vendor, received: &Received, head: &Parts, route: &Route) -> Re
     }
 }
 
-/// The page that `tr_cont: N` and CTX_AREA_NK100 ask for; without them the first. The key of the next page is its number.
+/// The page that `tr_cont: N` and CTX_AREA_NK100 ask for; else the first. The key of the next page is its number.
 fn balance_page(head: &Parts, pages: u32) -> Result<Answer, answers::Code> {
     let page = if text(&head.headers, "tr_cont") == "N" {
         let key = query(head, "CTX_AREA_NK100").and_then(|key| key.trim().parse().ok());

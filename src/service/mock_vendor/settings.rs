@@ -24,8 +24,8 @@ pub struct Settings {
     pub kind: Kind,
     /// Counts each app key by itself instead of all of them as one account.
     pub per_key: bool,
-    /// How long after the end of its send window a call may arrive without being late, and how late the mock's own heartbeat may be
-    /// without being a stall.
+    /// How long after the end of its send window a call may arrive without being late, and how late the mock's own
+    /// heartbeat may be without being a stall.
     #[serde(rename = "arrival_jitter_us", with = "as_micros")]
     pub arrival_jitter: Duration,
 
