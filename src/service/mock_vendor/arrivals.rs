@@ -85,10 +85,6 @@ impl ArrivalLog {
         self.0.insert(place, arrival);
     }
 
-    pub fn forget(&mut self) {
-        self.0.clear();
-    }
-
     pub fn as_slice(&self) -> &[Arrival] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The figures of a run, computed from the arrival log and the heartbeat. Pure.
+//! The figures of a run, from the arrivals and the heartbeat. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -8,7 +8,7 @@ use super::arrivals::Arrival;
 use super::heartbeat::{Stall, micros};
 use super::limit::Kind;
 use super::settings::Settings;
-use super::windows::{ClosedWindow, Weighed, closed_windows};
+use super::windows::{ClosedWindow, Weighed, Windows};
 
 /// What a mock vendor saw since it started or was reset. Times are microseconds of the machine's clock.
 ///
@@ -55,76 +55,88 @@ pub struct ClassCount {
     pub units: u64,
 }
 
-/// The figures of `arrivals`, which must be in the order of arrival.
-pub fn report(arrivals: &[Arrival], stalls: &[Stall], settings: &Settings) -> Report {
-    let all = Windows::of(arrivals.iter());
-    let without_late = Windows::of(arrivals.iter().filter(|arrival| !arrival.late));
-    let mut by_class = BTreeMap::<String, ClassCount>::new();
-    for arrival in arrivals {
-        let count = match by_class.get_mut(&arrival.note.class) {
-            Some(count) => count,
-            None => by_class.entry(arrival.note.class.clone()).or_default(),
-        };
-        count.arrivals += 1;
-        count.units += u64::from(arrival.units);
-    }
-    let pids: BTreeSet<u32> = arrivals.iter().filter_map(|arrival| arrival.note.pid).collect();
-    let nonces = arrivals.iter().filter_map(|arrival| arrival.note.nonce);
-    let mut seen = HashSet::new();
-    Report {
-        limit: settings.limit,
-        window_us: micros(settings.window),
-        kind: settings.kind,
-        arrivals: arrivals.len() as u64,
-        units: by_class.values().map(|count| count.units).sum(),
-        worst_window: all.worst,
-        over_limit_windows: all.over_limit.len() as u64,
-        worst_window_without_late: without_late.worst,
-        over_limit_windows_without_late: without_late.over_limit.len() as u64,
-        late: count(arrivals, |arrival| arrival.late),
-        refused: count(arrivals, |arrival| arrival.refused),
-        refused_below_limit: count(arrivals, |arrival| arrival.refused_below_limit),
-        pids: pids.into_iter().collect(),
-        first_arrival_us: arrivals.first().map(|arrival| arrival.at_us),
-        last_arrival_us: arrivals.last().map(|arrival| arrival.at_us),
-        worst_stall_us: stalls.iter().map(|stall| stall.for_us).max().unwrap_or(0),
-        stalls: stalls.to_vec(),
-        violation_during_stall: all.touch_any(stalls),
-        by_class,
-        duplicate_nonces: nonces.filter(|nonce| !seen.insert(*nonce)).count() as u64,
-    }
-}
-
-fn count(arrivals: &[Arrival], which: impl Fn(&Arrival) -> bool) -> u64 {
-    arrivals.iter().filter(|arrival| which(arrival)).count() as u64
-}
-
-#[derive(Default)]
-struct Windows {
-    worst: u64,
-    over_limit: Vec<ClosedWindow>,
-}
-
-impl Windows {
+/// The figures so far, kept up with each arrival.
+#[derive(Debug, Default)]
+pub struct Tally {
+    arrivals: u64,
+    late: u64,
+    refused: u64,
+    refused_below_limit: u64,
+    duplicate_nonces: u64,
+    nonces: HashSet<u64>,
+    pids: BTreeSet<u32>,
+    by_class: BTreeMap<String, ClassCount>,
+    first_us: Option<u64>,
+    last_us: Option<u64>,
     /// Each account by itself: its windows hold its own arrivals only.
-    fn of<'a>(arrivals: impl Iterator<Item = &'a Arrival>) -> Windows {
-        let mut by_account = BTreeMap::<&str, Vec<Weighed>>::new();
-        for Arrival { at_us, account, units, limit, window_us, .. } in arrivals.filter(|arrival| arrival.units > 0) {
+    accounts: BTreeMap<String, Account>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    all: Windows,
+    without_late: Windows,
+}
+
+impl Tally {
+    /// Counts an arrival, which need not be the latest.
+    pub fn count(&mut self, arrival: &Arrival) {
+        let Arrival { at_us, note, units, limit, window_us, late, .. } = arrival;
+        self.arrivals += 1;
+        self.late += u64::from(*late);
+        self.refused += u64::from(arrival.refused);
+        self.refused_below_limit += u64::from(arrival.refused_below_limit);
+        self.duplicate_nonces += u64::from(note.nonce.is_some_and(|nonce| !self.nonces.insert(nonce)));
+        self.pids.extend(note.pid);
+        let class = self.by_class.entry(note.class.clone()).or_default();
+        class.arrivals += 1;
+        class.units += u64::from(*units);
+        self.first_us = Some(self.first_us.map_or(*at_us, |first| first.min(*at_us)));
+        self.last_us = self.last_us.max(Some(*at_us));
+        if *units > 0 {
             let weighed = Weighed { at_us: *at_us, units: *units, limit: *limit, window_us: *window_us };
-            by_account.entry(account).or_default().push(weighed);
-        }
-        let mut windows = Windows::default();
-        for window in by_account.values().flat_map(|arrivals| closed_windows(arrivals)) {
-            windows.worst = windows.worst.max(window.units);
-            if window.is_over_limit() {
-                windows.over_limit.push(window);
+            let account = self.accounts.entry(arrival.account.clone()).or_default();
+            account.all.enter(weighed);
+            if !late {
+                account.without_late.enter(weighed);
             }
         }
-        windows
     }
 
-    fn touch_any(&self, stalls: &[Stall]) -> bool {
-        let touched = |window: &ClosedWindow| stalls.iter().any(|stall| stall.overlaps(window.from_us, window.to_us));
-        self.over_limit.iter().any(touched)
+    pub fn report(&self, stalls: &[Stall], settings: &Settings) -> Report {
+        let all = || self.accounts.values().map(|account| &account.all);
+        let without_late = || self.accounts.values().map(|account| &account.without_late);
+        let in_a_stall =
+            |window: &ClosedWindow| stalls.iter().any(|stall| stall.overlaps(window.from_us, window.to_us));
+        Report {
+            limit: settings.limit,
+            window_us: micros(settings.window),
+            kind: settings.kind,
+            arrivals: self.arrivals,
+            units: self.by_class.values().map(|class| class.units).sum(),
+            worst_window: worst(all()),
+            over_limit_windows: over_limit(all()),
+            worst_window_without_late: worst(without_late()),
+            over_limit_windows_without_late: over_limit(without_late()),
+            late: self.late,
+            refused: self.refused,
+            refused_below_limit: self.refused_below_limit,
+            pids: self.pids.iter().copied().collect(),
+            first_arrival_us: self.first_us,
+            last_arrival_us: self.last_us,
+            worst_stall_us: stalls.iter().map(|stall| stall.for_us).max().unwrap_or(0),
+            stalls: stalls.to_vec(),
+            violation_during_stall: all().flat_map(Windows::over_limit).any(in_a_stall),
+            by_class: self.by_class.clone(),
+            duplicate_nonces: self.duplicate_nonces,
+        }
     }
+}
+
+fn worst<'a>(accounts: impl Iterator<Item = &'a Windows>) -> u64 {
+    accounts.map(Windows::worst).max().unwrap_or(0)
+}
+
+fn over_limit<'a>(accounts: impl Iterator<Item = &'a Windows>) -> u64 {
+    accounts.flat_map(Windows::over_limit).count() as u64
 }

@@ -9,7 +9,7 @@ use super::answers::{self, Code, HeaderCase};
 use super::arrivals::{Arrival, ArrivalLog, Note, text};
 use super::heartbeat::{Heartbeat, micros};
 use super::limit::{Counter, Kind, Limit};
-use super::report::{Report, report};
+use super::report::{Report, Tally};
 use super::settings::Settings;
 use super::tokens::{Token, Tokens};
 use crate::clock::{Clock, SystemClock};
@@ -27,6 +27,7 @@ struct State {
     counters: HashMap<String, Counter>,
     ledger: Counter,
     log: ArrivalLog,
+    tally: Tally,
     tokens: Tokens,
     heartbeat: Heartbeat,
 }
@@ -60,6 +61,7 @@ impl Vendor {
             counters: HashMap::new(),
             ledger: Counter::default(),
             log: ArrivalLog::default(),
+            tally: Tally::default(),
             tokens: Tokens::default(),
             heartbeat: Heartbeat::default(),
         };
@@ -82,7 +84,7 @@ impl Vendor {
             }
             let refused = over_limit || refused_below_limit;
             let (at_us, jitter_us) = (micros(at.since_boot()), micros(settings.arrival_jitter));
-            state.log.enter(Arrival {
+            let arrival = Arrival {
                 at_us,
                 account,
                 tr_id: text(headers, "tr_id"),
@@ -93,7 +95,9 @@ impl Vendor {
                 window_us: micros(settings.window),
                 refused,
                 refused_below_limit,
-            });
+            };
+            state.tally.count(&arrival);
+            state.log.enter(arrival);
             Received { at, settings, appkey, refused, odd }
         })
     }
@@ -122,7 +126,7 @@ impl Vendor {
         self.with(|state| {
             // A stall that has just ended may be seen here before the heart beats again.
             state.beat();
-            report(state.log.as_slice(), state.heartbeat.stalls(), &state.settings)
+            state.tally.report(state.heartbeat.stalls(), &state.settings)
         })
     }
 
@@ -141,7 +145,8 @@ impl Vendor {
     /// Forgets the log and the stalls. What the limit and the token rules have counted stays counted.
     pub fn reset(&self) {
         self.with(|state| {
-            state.log.forget();
+            state.log = ArrivalLog::default();
+            state.tally = Tally::default();
             state.heartbeat.forget_stalls();
         });
     }

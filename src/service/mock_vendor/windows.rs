@@ -17,6 +17,8 @@ pub struct ClosedWindow {
     pub to_us: u64,
     pub units: u64,
     pub limit: u32,
+    /// The units of the arrival that ends it.
+    own: u64,
 }
 
 impl ClosedWindow {
@@ -25,26 +27,40 @@ impl ClosedWindow {
     }
 }
 
-/// The closed window [t - window, t] of every arrival, in their order. `arrivals` must be in the order of their times.
-/// One pass: each end of the window only follows the arrivals (back again only where a setting made the window longer).
-pub fn closed_windows(arrivals: &[Weighed]) -> impl Iterator<Item = ClosedWindow> {
-    let (mut low, mut high, mut units) = (0, 0, 0_u64);
-    arrivals.iter().map(move |arrival| {
+/// The closed window [t - window, t] of every arrival so far. To enter an arrival takes only as long as its window is
+/// full, and to look at them all is one quick pass, so that a long run can be watched without slowing it down.
+#[derive(Clone, Debug, Default)]
+pub struct Windows(Vec<ClosedWindow>);
+
+impl Windows {
+    /// Enters an arrival, which need not be the latest.
+    pub fn enter(&mut self, arrival: Weighed) {
         let (from_us, to_us) = (arrival.at_us.saturating_sub(arrival.window_us), arrival.at_us);
-        while arrivals.get(high).is_some_and(|next| next.at_us <= to_us) {
-            units += u64::from(arrivals[high].units);
-            high += 1;
+        let own = u64::from(arrival.units);
+        let place = self.0.partition_point(|window| window.to_us <= to_us);
+        let (earlier, later) = self.0.split_at_mut(place);
+        let mut units = own;
+        for window in earlier.iter_mut().rev().take_while(|window| window.to_us >= from_us) {
+            units += window.own;
+            if window.to_us == to_us {
+                window.units += own;
+            }
         }
-        while arrivals[low].at_us < from_us {
-            units -= u64::from(arrivals[low].units);
-            low += 1;
+        for window in later.iter_mut().filter(|window| window.from_us <= to_us) {
+            window.units += own;
         }
-        while low > 0 && arrivals[low - 1].at_us >= from_us {
-            low -= 1;
-            units += u64::from(arrivals[low].units);
-        }
-        ClosedWindow { from_us, to_us, units, limit: arrival.limit }
-    })
+        self.0.insert(place, ClosedWindow { from_us, to_us, units, limit: arrival.limit, own });
+    }
+
+    /// The most units in any window.
+    pub fn worst(&self) -> u64 {
+        self.0.iter().map(|window| window.units).max().unwrap_or(0)
+    }
+
+    /// The windows that hold more than the limit.
+    pub fn over_limit(&self) -> impl Iterator<Item = &ClosedWindow> {
+        self.0.iter().filter(|window| window.is_over_limit())
+    }
 }
 
 #[cfg(test)]
@@ -55,14 +71,21 @@ mod tests {
         calls.iter().map(|&(at_us, units)| Weighed { at_us, units, limit, window_us }).collect()
     }
 
+    fn windows(arrivals: &[Weighed]) -> Windows {
+        let mut windows = Windows::default();
+        arrivals.iter().for_each(|arrival| windows.enter(*arrival));
+        windows
+    }
+
     fn units(arrivals: &[Weighed]) -> Vec<u64> {
-        closed_windows(arrivals).map(|window| window.units).collect()
+        windows(arrivals).0.iter().map(|window| window.units).collect()
     }
 
     #[test]
     fn two_arrivals_exactly_a_window_apart_are_both_inside() {
         assert_eq!(units(&arrivals(1_000, 1, &[(500, 1), (1_500, 1)])), [1, 2]);
         assert_eq!(units(&arrivals(1_000, 1, &[(500, 1), (1_501, 1)])), [1, 1]);
+        assert_eq!(units(&arrivals(1_000, 1, &[(1_500, 1), (500, 1)])), [1, 2]);
     }
 
     #[test]
@@ -72,9 +95,9 @@ mod tests {
 
     #[test]
     fn only_more_than_the_limit_is_over_it_and_costs_count() {
-        let windows: Vec<_> = closed_windows(&arrivals(10, 3, &[(0, 1), (1, 2), (2, 1)])).collect();
-        assert_eq!(windows.iter().map(ClosedWindow::is_over_limit).collect::<Vec<_>>(), [false, false, true]);
-        assert_eq!(windows[2], ClosedWindow { from_us: 0, to_us: 2, units: 4, limit: 3 });
+        let windows = windows(&arrivals(10, 3, &[(0, 1), (1, 2), (2, 1)]));
+        let over: Vec<_> = windows.over_limit().map(|window| (window.from_us, window.to_us, window.units)).collect();
+        assert_eq!((windows.worst(), over), (4, vec![(0, 2, 4)]));
     }
 
     #[test]
@@ -82,26 +105,34 @@ mod tests {
         let mut changing = arrivals(10, 5, &[(0, 1), (20, 1), (40, 1), (60, 1)]);
         changing[2].window_us = 40;
         changing[2].limit = 2;
-        let windows: Vec<_> = closed_windows(&changing).collect();
-        assert_eq!(windows.iter().map(|window| window.units).collect::<Vec<_>>(), [1, 1, 3, 1]);
-        assert!(windows[2].is_over_limit() && !windows[3].is_over_limit());
+        assert_eq!(units(&changing), [1, 1, 3, 1]);
+        assert_eq!(windows(&changing).over_limit().map(|window| window.to_us).collect::<Vec<_>>(), [40]);
     }
 
     #[test]
-    fn one_pass_finds_what_counting_every_pair_finds() {
+    fn whatever_the_order_of_entry_the_windows_hold_what_counting_every_pair_finds() {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..200 {
-            let mut calls: Vec<(u64, u32)> = (0..60).map(|_| (random.u64(0..300), random.u32(0..4))).collect();
-            calls.sort_unstable();
-            let arrivals = arrivals(random.u64(1..80), 5, &calls);
-            let by_pairs: Vec<u64> = arrivals
+            let calls: Vec<(u64, u32)> = (0..60).map(|_| (random.u64(0..300), random.u32(0..4))).collect();
+            let mut arrivals = arrivals(random.u64(1..80), 5, &calls);
+            for arrival in &mut arrivals {
+                arrival.window_us += random.u64(0..20);
+            }
+            let entered = windows(&arrivals);
+            let mut found: Vec<_> =
+                entered.0.iter().map(|window| (window.to_us, window.from_us, window.units)).collect();
+            let inside = |end: &Weighed, at| at <= end.at_us && at + end.window_us >= end.at_us;
+            let mut by_pairs: Vec<_> = arrivals
                 .iter()
                 .map(|end| {
-                    let inside = |at| at <= end.at_us && at + end.window_us >= end.at_us;
-                    arrivals.iter().filter(|other| inside(other.at_us)).map(|other| u64::from(other.units)).sum()
+                    let units =
+                        arrivals.iter().filter(|other| inside(end, other.at_us)).map(|other| u64::from(other.units));
+                    (end.at_us, end.at_us.saturating_sub(end.window_us), units.sum::<u64>())
                 })
                 .collect();
-            assert_eq!(units(&arrivals), by_pairs, "{arrivals:?}");
+            found.sort_unstable();
+            by_pairs.sort_unstable();
+            assert_eq!(found, by_pairs);
         }
     }
 }
