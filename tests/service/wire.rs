@@ -52,8 +52,8 @@ impl Wire {
 impl Answer {
     /// The value of a header, whatever its case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     pub fn json(&self) -> Value {

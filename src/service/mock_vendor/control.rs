@@ -1,5 +1,5 @@
-//! The endpoints under `/mock/`, for whoever runs the vendor. They are not calls: nothing here is counted. The report is
-//! quick enough to be polled during a run; writing out the arrivals of a long run takes long enough to be a stall.
+//! The endpoints under `/mock/`, for whoever runs the vendor. They are not calls: nothing here is counted. The report
+//! is quick enough to be polled during a run; writing out the arrivals of a long run takes long enough to be a stall.
 
 use bytes::Bytes;
 use http_body_util::Full;

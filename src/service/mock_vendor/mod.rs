@@ -47,7 +47,7 @@ pub use limit::Kind;
 pub use report::{ClassCount, Report};
 pub use settings::Settings;
 
-use answers::{Answer, HeaderCase};
+use answers::HeaderCase;
 use connection::{Stamped, Stamps};
 use vendor::{Vendor, happens};
 
@@ -175,7 +175,7 @@ async fn answer(
         // Until the client hangs up or the server stops: both drop this future.
         std::future::pending::<()>().await;
     }
-    let answer: Answer = routes::answer(vendor, &received, &head, &body);
+    let answer = routes::answer(vendor, &received, &head, &body);
     if happens(settings.late_answer) {
         SystemClock.sleep_until(SystemClock.now() + settings.late_by).await;
     }

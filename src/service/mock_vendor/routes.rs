@@ -1,13 +1,16 @@
 //! The calls: which exist, and what each answers.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use hyper::Method;
-use hyper::body::Bytes;
 use hyper::http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answers::{self, Answer, kst};
+use super::answers::{self, Answer, Code, kst};
 use super::arrivals::text;
+use super::tokens::Token;
 use super::vendor::{Counted, Received, Vendor};
 
 /// Where tokens are issued. Such a request falls under the token rules and not under the calls per window.
@@ -86,7 +89,7 @@ pub fn answer(vendor: &Vendor, received: &Received, head: &Parts, body: &Bytes) 
     }
 }
 
-fn call(vendor: &Vendor, received: &Received, head: &Parts, route: &Route) -> Result<Answer, answers::Code> {
+fn call(vendor: &Vendor, received: &Received, head: &Parts, route: &Route) -> Result<Answer, Code> {
     let settings = &received.settings;
     if settings.check_tokens {
         vendor.check_token(received, &text(&head.headers, "authorization"))?;
@@ -107,14 +110,14 @@ fn call(vendor: &Vendor, received: &Received, head: &Parts, route: &Route) -> Re
         }
         Purpose::Order => {
             let number = format!("{:010}", fastrand::u32(..));
-            let time = kst(std::time::Duration::ZERO, "%H%M%S");
+            let time = kst(Duration::ZERO, "%H%M%S");
             Ok(Answer::business(json!({"output": {"ODNO": number, "ORD_TMD": time}}), ""))
         }
     }
 }
 
 /// The page that `tr_cont: N` and CTX_AREA_NK100 ask for; else the first. The key of the next page is its number.
-fn balance_page(head: &Parts, pages: u32) -> Result<Answer, answers::Code> {
+fn balance_page(head: &Parts, pages: u32) -> Result<Answer, Code> {
     let page = if text(&head.headers, "tr_cont") == "N" {
         let key = query(head, "CTX_AREA_NK100").and_then(|key| key.trim().parse().ok());
         key.filter(|page| (2..=pages).contains(page)).ok_or(answers::BAD_INPUT)?
@@ -135,8 +138,8 @@ fn balance_page(head: &Parts, pages: u32) -> Result<Answer, answers::Code> {
 }
 
 fn query<'a>(head: &'a Parts, name: &str) -> Option<&'a str> {
-    let pairs = head.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+    let mut pairs = head.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
 #[derive(Deserialize)]
@@ -160,7 +163,7 @@ fn token(vendor: &Vendor, received: &Received, body: &Bytes) -> Answer {
     }
 }
 
-fn token_body(token: &super::tokens::Token) -> Value {
+fn token_body(token: &Token) -> Value {
     json!({
         "access_token": token.value,
         "access_token_token_expired": kst(token.valid_for, "%Y-%m-%d %H:%M:%S"),
