@@ -1,5 +1,7 @@
 //! The commands, one file each. Each ends with an exit code that scripts can rely on.
 
+mod mock_vendor;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -37,10 +39,15 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    MockVendor(mock_vendor::Args),
+}
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match cli.command {}
+    let exit = match cli.command {
+        Command::MockVendor(args) => mock_vendor::run(args),
+    };
+    exit.into()
 }

@@ -1,0 +1,5 @@
+//! The servers, over real sockets.
+
+mod mock_vendor;
+mod mock_vendor_command;
+mod wire;
