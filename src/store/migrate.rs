@@ -215,7 +215,11 @@ impl From<&Migration> for Applied {
 
 impl From<tokio_postgres::Error> for MigrateError {
     fn from(error: tokio_postgres::Error) -> Self {
-        failed("the migration failed", error)
+        match error.code() {
+            // A statement that was prepared a moment ago is another session's now.
+            Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT) => pooled(),
+            _ => failed("the migration failed", error),
+        }
     }
 }
 
