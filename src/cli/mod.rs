@@ -1,6 +1,7 @@
 //! The commands, one file each. Each ends with an exit code that scripts can rely on.
 
 mod mock_vendor;
+mod migrate;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     MockVendor(mock_vendor::Args),
+    Migrate(migrate::Args),
 }
 
 /// Parses the command line and runs the command.

@@ -1,3 +1,4 @@
 //! Parts that the commands run: servers and processes. They hold no acquire logic.
 
 pub mod mock_vendor;
+pub mod scratch_postgres;

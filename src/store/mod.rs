@@ -6,6 +6,7 @@
 mod acquire;
 mod answer;
 mod connect;
+pub mod migrate;
 mod pool;
 
 use std::error::Error;
