@@ -1,8 +1,25 @@
 //! The commands, one file each. Each ends with an exit code that scripts can rely on.
 
+mod access;
+mod bound;
+mod budget;
+mod class;
+mod command_error;
+mod database;
+mod describe;
+mod duration;
+mod explain;
+mod fence;
+mod find;
+mod nearest;
+mod output;
+mod status;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use command_error::CommandError;
 
 /// How a command ends. Documented in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +54,47 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    #[command(subcommand)]
+    Budget(budget::Budget),
+    #[command(subcommand)]
+    Class(class::Class),
+    Access(access::Access),
+    Fence(fence::Fence),
+    Explain(explain::Explain),
+    Status(status::Status),
+}
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.command {}
+    let command = Cli::parse().command;
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return end(Err(CommandError::failed(format!("the program cannot start its threads: {error}")))),
+    };
+    let result = runtime.block_on(run(command));
+    // A name server that does not answer holds a thread: nobody waits for it.
+    runtime.shutdown_background();
+    end(result)
+}
+
+async fn run(command: Command) -> Result<(), CommandError> {
+    match command {
+        Command::Budget(command) => command.run().await,
+        Command::Class(command) => command.run().await,
+        Command::Access(command) => command.run().await,
+        Command::Fence(command) => command.run().await,
+        Command::Explain(command) => command.run().await,
+        Command::Status(command) => command.run().await,
+    }
+}
+
+fn end(result: Result<(), CommandError>) -> ExitCode {
+    match result {
+        Ok(()) => Exit::Done.into(),
+        Err(error) => {
+            eprintln!("{error}");
+            error.exit.into()
+        }
+    }
 }
