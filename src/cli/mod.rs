@@ -11,6 +11,7 @@ mod duration;
 mod explain;
 mod fence;
 mod find;
+mod migrate;
 mod nearest;
 mod output;
 mod status;
@@ -55,6 +56,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Migrate(migrate::Args),
     #[command(subcommand)]
     Budget(budget::Budget),
     #[command(subcommand)]
@@ -67,29 +69,28 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => return end(Err(CommandError::failed(format!("the program cannot start its threads: {error}")))),
-    };
-    let result = runtime.block_on(run(command));
-    // A name server that does not answer holds a thread: nobody waits for it.
-    runtime.shutdown_background();
-    end(result)
-}
-
-async fn run(command: Command) -> Result<(), CommandError> {
-    match command {
-        Command::Budget(command) => command.run().await,
-        Command::Class(command) => command.run().await,
-        Command::Access(command) => command.run().await,
-        Command::Fence(command) => command.run().await,
-        Command::Explain(command) => command.run().await,
-        Command::Status(command) => command.run().await,
+    match Cli::parse().command {
+        Command::Migrate(args) => migrate::run(args).into(),
+        Command::Budget(command) => complete(command.run()),
+        Command::Class(command) => complete(command.run()),
+        Command::Access(command) => complete(command.run()),
+        Command::Fence(command) => complete(command.run()),
+        Command::Explain(command) => complete(command.run()),
+        Command::Status(command) => complete(command.run()),
     }
 }
 
-fn end(result: Result<(), CommandError>) -> ExitCode {
+/// Runs a command to its end and says why, if it failed.
+fn complete(command: impl Future<Output = Result<(), CommandError>>) -> ExitCode {
+    let result = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => {
+            let result = runtime.block_on(command);
+            // A name server that does not answer holds a thread: nobody waits for it.
+            runtime.shutdown_background();
+            result
+        }
+        Err(error) => Err(CommandError::failed(format!("the program cannot start its threads: {error}"))),
+    };
     match result {
         Ok(()) => Exit::Done.into(),
         Err(error) => {
