@@ -260,8 +260,8 @@ impl Error for MigrateError {
     }
 }
 
-/// Inside the schema: plain owners may not write to `public`.
-const HISTORY: &str = "call_budget.call_budget_migration";
+/// The table of what was applied. Inside the schema: plain owners may not write to `public`.
+pub const HISTORY: &str = "call_budget.call_budget_migration";
 
 /// A migration is done in seconds; whoever waits for longer waits for somebody who hangs.
 const PATIENCE_MS: u32 = 60_000;
