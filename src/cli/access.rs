@@ -6,19 +6,20 @@ use super::find;
 use super::output::print;
 use crate::store::access;
 
-/// Gives an existing role the rights of a client or an admin, and the settings that its sessions need
+/// Give an existing role the rights of a client or an admin
 ///
-/// The role then has exactly these rights, whatever it had before. Run it as the owner of the schema; where the owner may
-/// not alter the role, it says what a superuser has to run.
+/// The role then has exactly these rights, whatever it had before, and sessions
+/// that are read committed. Run it as the owner of the schema; where the owner
+/// may not alter the role, it says what a superuser has to run.
 #[derive(Args)]
-#[command(after_help = "Example: call-budget access app_role --as client --set-timeouts")]
+#[command(verbatim_doc_comment, after_help = "Example: call-budget access app_role --as client --set-timeouts")]
 pub struct Access {
     /// The role that the callers log in with
     role: String,
-    /// client: acquire, report a pushback, ask for a fence, read the status; admin: all that, and change settings
+    /// client: acquire and read the status; admin: also change settings
     #[arg(long = "as", value_name = "WHAT")]
     access: What,
-    /// Also set the server's side of the deadlines on the role: statement_timeout and others
+    /// Also set the server's timeouts for calls, on the role
     #[arg(long)]
     set_timeouts: bool,
     #[command(flatten)]

@@ -28,6 +28,14 @@ impl CommandError {
         CommandError { exit: Exit::Store, message: message.into(), hint: None }
     }
 
+    /// What the store refused of a setting, and whose setting it is: the constraint's name says the rest.
+    pub fn of_setting(whose: &str, error: OperationError) -> Self {
+        match error.meaning() {
+            Meaning::BadSetting => CommandError::usage(format!("{whose} was not set")).hint(error.to_string()),
+            _ => error.into(),
+        }
+    }
+
     /// Adds the way out.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         CommandError { hint: Some(hint.into()), ..self }
@@ -55,6 +63,7 @@ impl From<OperationError> for CommandError {
                 .hint("the schema's owner can give the rights with \"call-budget access ROLE --as admin\""),
             Meaning::NoSchema => CommandError::store(message).hint("run \"call-budget migrate\""),
             Meaning::TimedOut => CommandError::store(message).hint("nothing was changed, try again"),
+            Meaning::Uncertain => CommandError::store(message).hint("look before you try again"),
             _ => CommandError::store(message),
         }
     }

@@ -53,7 +53,7 @@ impl View {
     /// What is going on: state, last slot, classes.
     pub fn activity(&self) -> String {
         let Budget { fences, last_slot_age_us, .. } = self.budget;
-        let mut lines = state(&self.budget);
+        let mut lines: Vec<String> = holds(&self.budget).into_iter().map(|(what, who)| what + &who).collect();
         lines.push(format!("last slot {}, fences {fences}", age(last_slot_age_us)));
         lines.iter().map(|line| format!("  {line}\n")).collect::<String>() + &self.class_table()
     }
@@ -86,14 +86,15 @@ impl View {
     }
 }
 
-/// Slots a second, for calls of cost 1.
+/// Slots a second.
 pub fn rate(interval_us: i64) -> String {
     per_second(1_000_000.0 / interval_us as f64)
 }
 
 /// Calls a second: two places behind the point, more where it is less than one.
 pub fn per_second(calls: f64) -> String {
-    if calls >= 1.0 { format!("{calls:.2}/s") } else { format!("{calls:.4}/s") }
+    let digits = if calls >= 1.0 { 2 } else { 4 };
+    format!("{}/s", format!("{calls:.digits$}").trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// A floor as a share, or none.
@@ -101,27 +102,32 @@ pub fn floor(ppm: i32) -> String {
     if ppm == 0 { "none".to_owned() } else { percent(f64::from(ppm)) }
 }
 
-/// What keeps the budget from granting, a line each, or that nothing does.
-pub fn state(budget: &Budget) -> Vec<String> {
+/// What keeps the budget from granting, in a word or two.
+pub fn state(budget: &Budget) -> String {
+    holds(budget).into_iter().map(|(what, _)| what).collect::<Vec<_>>().join(", ")
+}
+
+/// What keeps the budget from granting (or that nothing does), each with who said so and why.
+fn holds(budget: &Budget) -> Vec<(String, String)> {
     let who = |by: &Option<String>, reason: &Option<String>| {
         let by = by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
         by + &reason.as_ref().map_or(String::new(), |reason| format!(": {reason:?}"))
     };
-    let mut lines = Vec::new();
+    let mut holds = Vec::new();
     if budget.paused {
-        lines.push(format!("paused{}", who(&budget.paused_by, &budget.paused_reason)));
+        holds.push(("paused".to_owned(), who(&budget.paused_by, &budget.paused_reason)));
     }
     if budget.blocked_for_us > 0 {
-        let who = who(&budget.blocked_by, &budget.blocked_reason);
-        lines.push(format!("pushed back for {}{who}", rough(budget.blocked_for_us)));
+        let left = rough(budget.blocked_for_us);
+        holds.push((format!("pushed back for {left}"), who(&budget.blocked_by, &budget.blocked_reason)));
     }
     if budget.fenced_for_us > 0 {
-        lines.push(format!("fenced for {}", rough(budget.fenced_for_us)));
+        holds.push((format!("fenced for {}", rough(budget.fenced_for_us)), String::new()));
     }
-    if lines.is_empty() {
-        lines.push("granting".to_owned());
+    if holds.is_empty() {
+        holds.push(("granting".to_owned(), String::new()));
     }
-    lines
+    holds
 }
 
 fn age(us: Option<i64>) -> String {

@@ -11,7 +11,7 @@ use super::duration::friendly;
 use super::find;
 use super::output::{print, print_json, short, table};
 
-/// Explains the bound with this budget's numbers: what is safe, what it gives, and what the floors come to
+/// Explain a budget in numbers: what is safe, what it gives, who can starve
 #[derive(Args)]
 #[command(after_help = "Example: call-budget explain kis-real")]
 pub struct Explain {

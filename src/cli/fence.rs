@@ -7,11 +7,12 @@ use super::find;
 use super::output::print;
 use crate::store::admin;
 
-/// Keeps one quiet moment by hand: run it after a restore of data only, which the schema cannot see
+/// Keep one quiet moment by hand, after a restore of data only
 ///
-/// Nothing starts before every slot that may have been forgotten is over.
+/// Nothing starts before every slot that may have been forgotten is over. The
+/// schema sees crashes, failovers and whole restores by itself.
 #[derive(Args)]
-#[command(after_help = "Example: call-budget fence kis-real")]
+#[command(verbatim_doc_comment, after_help = "Example: call-budget fence kis-real")]
 pub struct Fence {
     /// The budget's name
     budget: String,

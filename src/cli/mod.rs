@@ -57,9 +57,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Migrate(migrate::Args),
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example: call-budget budget set kis-real --limit 18 --window 1s")]
     Budget(budget::Budget),
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example: call-budget class set kis-real order --priority 0 --floor 0.25")]
     Class(class::Class),
     Access(access::Access),
     Fence(fence::Fence),

@@ -9,7 +9,7 @@ use super::find;
 use super::output::{print, print_json, table};
 use crate::store::status::{self, Process, Server};
 
-/// Shows what is going on: grants and waits by class, pauses, pushbacks and fences, and the server
+/// Show what is going on: grants and waits by class, holds, the server
 #[derive(Args)]
 #[command(after_help = "Example: call-budget status kis-real --json")]
 pub struct Status {

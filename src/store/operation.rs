@@ -37,9 +37,16 @@ impl<'a> Operation<'a> {
         Ok(Operation { transaction, deadline })
     }
 
-    /// Commits it. After an error it is not known whether it was committed, unless the server itself said no.
+    /// Commits it. Where the answer is lost, the error's meaning is [`Meaning::Uncertain`]: it may have been committed.
     pub async fn commit(self) -> Result<(), OperationError> {
-        bounded(self.deadline, self.transaction.commit()).await
+        match SystemClock.until(self.deadline, self.transaction.commit()).await {
+            Some(Ok(())) => Ok(()),
+            // The server refused it and goes on: it is rolled back. One that goes down may have written it first.
+            Some(Err(error)) if error.code().is_some_and(|code| Meaning::of(code.code()) != Meaning::GoingDown) => {
+                Err(error.into())
+            }
+            _ => Err(OperationError::new(Meaning::Uncertain, Meaning::Uncertain.to_string())),
+        }
     }
 
     pub(super) async fn rows(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, OperationError> {
@@ -68,7 +75,7 @@ async fn bounded<T: Send>(
     }
 }
 
-/// An operation failed: nothing of it was done (see [`Operation::commit`] for the exception).
+/// An operation failed: nothing of it was done, unless its meaning is [`Meaning::Uncertain`].
 #[derive(Debug)]
 pub struct OperationError {
     meaning: Meaning,

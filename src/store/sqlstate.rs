@@ -38,6 +38,8 @@ pub enum Meaning {
     OutOfResources,
     /// Two transactions collided; doing it again can help.
     Collided,
+    /// No SQLSTATE came: the answer to a commit was lost.
+    Uncertain,
     /// Anything else.
     Other,
 }
@@ -93,6 +95,7 @@ impl fmt::Display for Meaning {
             Meaning::Disconnected => "the connection to the server broke",
             Meaning::OutOfResources => "the server lacks disk, memory or another resource",
             Meaning::Collided => "two transactions collided, try again",
+            Meaning::Uncertain => "the database did not say whether the change was made",
             Meaning::Other => "the server failed",
         })
     }

@@ -7,7 +7,7 @@ use crate::cli::find;
 use crate::cli::output::print;
 use crate::store::{admin, status};
 
-/// Deletes a budget with its classes, for good
+/// Delete a budget with its classes, for good
 #[derive(Args)]
 #[command(after_help = "Example: call-budget budget delete kis-paper --yes")]
 pub struct Delete {

@@ -11,7 +11,7 @@ use crate::cli::find;
 use crate::clock::{Clock, SystemClock};
 use crate::store::admin;
 
-/// Pauses, and waits until nothing that was granted can still leave
+/// Pause, and wait until nothing that was granted can still leave
 #[derive(Args)]
 #[command(after_help = "Example: call-budget budget drain kis-real --within 10s --reason \"switching off\"")]
 pub struct Drain {

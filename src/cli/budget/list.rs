@@ -7,7 +7,7 @@ use crate::cli::duration::friendly;
 use crate::cli::output::{print, print_json, short, table};
 use crate::store::status;
 
-/// Lists the budgets
+/// List the budgets
 #[derive(Args)]
 #[command(after_help = "Example: call-budget budget list --json")]
 pub struct List {
@@ -39,7 +39,7 @@ impl List {
                 format!("{} per {}", settings.limit, friendly(settings.window_us)),
                 friendly(settings.interval_us),
                 rate(settings.interval_us),
-                short(&state(budget).join(", ")),
+                state(budget),
             ]
         }));
         print(&table(&rows));

@@ -17,7 +17,7 @@ use super::find;
 use super::output::{print, print_json};
 use crate::store::operation::Operation;
 
-/// Shows and changes budgets: one limit that a vendor enforces, shared by every process.
+/// Show and change budgets: limits that processes share.
 #[derive(Subcommand)]
 pub enum Budget {
     Set(set::Set),

@@ -6,7 +6,7 @@ use crate::cli::duration::friendly;
 use crate::cli::find;
 use crate::store::admin;
 
-/// Stops grants at once
+/// Stop grants at once
 ///
 /// Calls already granted still leave: "drain" waits for them.
 #[derive(Args)]
@@ -35,7 +35,7 @@ impl Pause {
     }
 }
 
-/// Ends a pause: grants go on at the same pace, without a burst
+/// End a pause: grants go on at the same pace, without a burst
 #[derive(Args)]
 #[command(after_help = "Example: call-budget budget resume kis-real")]
 pub struct Resume {

@@ -6,11 +6,15 @@ use crate::cli::duration::{friendly, parse_us};
 use crate::cli::find;
 use crate::store::admin;
 
-/// Moves everybody's next slot, since the vendor said "too many"
+/// Move everybody's next slot, since the vendor said "too many"
 ///
-/// At most 1 hour. Repeated reports come to the longest of them, never to their sum. Calls already granted still leave.
+/// At most 1 hour. Repeated reports come to the longest of them, never to their
+/// sum. Calls already granted still leave.
 #[derive(Args)]
-#[command(after_help = "Example: call-budget budget pushback kis-real --for 30s --reason EGW00201")]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Example: call-budget budget pushback kis-real --for 30s --reason EGW00201"
+)]
 pub struct Pushback {
     #[command(flatten)]
     target: Target,

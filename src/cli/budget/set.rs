@@ -6,17 +6,20 @@ use crate::cli::command_error::CommandError;
 use crate::cli::describe::rate;
 use crate::cli::duration::{friendly, parse_us};
 use crate::cli::nearest::nearest;
+use crate::cli::output::short;
 use crate::store::admin::{self, Settings};
 use crate::store::operation::Operation;
 use crate::store::status;
 
-/// Creates a budget or changes its settings, and computes the interval that keeps every window within the limit
+/// Create a budget or change its settings; the interval is computed
 ///
-/// A new budget needs --limit and --window. Of an existing one, what is not given keeps its present value; an interval that
-/// was chosen with --interval is kept for as long as it is safe.
+/// A new budget needs --limit and --window. Of an existing one, what is not
+/// given keeps its present value; an interval that was chosen with --interval
+/// is kept for as long as it is safe.
 #[derive(Args)]
 #[command(
-    after_help = "Example: call-budget budget set kis-real --limit 18 --window 1s --send-window 50ms --arrival-jitter 50ms"
+    verbatim_doc_comment,
+    after_help = "Example: call-budget budget set kis-real --limit 18 --window 1s --send-window 50ms"
 )]
 pub struct Set {
     #[command(flatten)]
@@ -54,7 +57,10 @@ impl Set {
             let seen = present.as_ref().map_or(0, |budget| budget.version);
             let present = present.map(|budget| budget.settings);
             let settings = self.settings(&operation, present.as_ref()).await?;
-            if admin::set(&operation, &self.target.name, &settings).await? == seen + 1 {
+            let version = admin::set(&operation, &self.target.name, &settings)
+                .await
+                .map_err(|error| CommandError::of_setting(&format!("budget {:?}", short(&self.target.name)), error))?;
+            if version == seen + 1 {
                 let sentence = self.sentence(present.as_ref(), &settings);
                 return self.target.done(operation, &sentence).await;
             }
@@ -142,10 +148,7 @@ impl Set {
             Some(present) => {
                 let longest = |of: fn(&Settings) -> i64| of(present).max(of(settings));
                 let in_force = longest(|s| s.window_us) + longest(|s| s.lookahead_us) + longest(|s| s.send_window_us);
-                format!(
-                    "budget {name:?} set: {what}{chosen}\nin force with the next slot, fully after {}",
-                    friendly(in_force)
-                )
+                format!("budget {name:?} set: {what}{chosen}\nfully in force after {}", friendly(in_force))
             }
         }
     }

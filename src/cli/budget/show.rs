@@ -6,7 +6,7 @@ use crate::cli::describe::View;
 use crate::cli::find;
 use crate::cli::output::{print, print_json};
 
-/// Shows one budget: its settings, its state and its classes
+/// Show one budget: its settings, its state and its classes
 #[derive(Args)]
 #[command(after_help = "Example: call-budget budget show kis-real")]
 pub struct Show {

@@ -6,7 +6,7 @@ use crate::cli::find;
 use crate::cli::output::print;
 use crate::store::admin;
 
-/// Deletes a class: from now on its callers are refused as unknown
+/// Delete a class: from now on its callers are refused as unknown
 ///
 /// Calls already granted still leave.
 #[derive(Args)]

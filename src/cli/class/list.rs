@@ -7,7 +7,7 @@ use crate::cli::find;
 use crate::cli::output::{print, print_json, short, table};
 use crate::store::status;
 
-/// Lists the classes of a budget, most important first
+/// List the classes of a budget, most important first
 #[derive(Args)]
 #[command(after_help = "Example: call-budget class list kis-real")]
 pub struct List {

@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use super::command_error::CommandError;
 
-/// Shows and changes classes: who may go first inside a budget.
+/// Show and change classes: who may go first inside a budget.
 #[derive(Subcommand)]
 pub enum Class {
     Set(set::Set),

@@ -4,10 +4,10 @@ use crate::cli::command_error::CommandError;
 use crate::cli::database::Database;
 use crate::cli::describe::floor;
 use crate::cli::find;
-use crate::cli::output::{print, print_json};
+use crate::cli::output::{print, print_json, short};
 use crate::store::{admin, status};
 
-/// Creates a class or changes it
+/// Create a class or change it
 ///
 /// Of an existing class, what is not given keeps its present value.
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub struct Set {
     /// Who goes first: 0 is most important (a new class needs it)
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// The share that is guaranteed while there is demand: 0, or 0.001 to 1 (a new class: 0)
+    /// Guaranteed share: 0, or 0.001 to 1 (a new class: 0)
     #[arg(long, value_name = "SHARE", value_parser = parse_ppm, allow_negative_numbers = true)]
     floor: Option<i32>,
     /// Print JSON: the class
@@ -43,7 +43,9 @@ impl Set {
             return Err(CommandError::usage(message).hint("0 is most important"));
         };
         let floor_ppm = self.floor.or(present.map(|present| present.floor_ppm)).unwrap_or(0);
-        admin::class_set(&operation, budget, class, priority, floor_ppm).await?;
+        admin::class_set(&operation, budget, class, priority, floor_ppm)
+            .await
+            .map_err(|error| CommandError::of_setting(&format!("class {:?}", short(class)), error))?;
         let made = find::class(&operation, budget, class).await?;
         operation.commit().await?;
         match self.json {
