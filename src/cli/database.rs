@@ -20,7 +20,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Which database, as an option of every command that needs one.
 #[derive(Args, Clone, Debug)]
 pub struct Database {
-    /// PostgreSQL: postgresql://USER:PASSWORD@HOST:PORT/DATABASE
+    /// The database's URL
+    ///
+    /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE
     #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
 }

@@ -33,6 +33,7 @@ impl<'a> Operation<'a> {
         let deadline = SystemClock.now() + TIMEOUT;
         let begin = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start();
         let transaction = bounded(deadline, begin).await?;
+        // Shorter, so that the server's own word comes before the deadline.
         bounded(deadline, transaction.batch_execute("SET LOCAL statement_timeout = '4s'")).await?;
         Ok(Operation { transaction, deadline })
     }

@@ -32,7 +32,7 @@ async fn what_is_not_given_keeps_its_value_and_the_interval_follows_the_limit() 
         call_budget(&database.url, &words(&format!("budget set kis-real --json {flags}"))).await.json()
     };
     let lowered = set("--limit 17 --arrival-jitter 30ms").await;
-    assert_eq!((&lowered["limit"], &lowered["interval_us"]), (&json!(17), &json!(63_595)));
+    assert_eq!((&lowered["limit"], &lowered["interval_us"]), (&json!(17), &json!(63_594)));
     assert_eq!(lowered["window_us"], json!(1_000_000));
 
     let slowed = set("--interval 100ms").await;

@@ -17,10 +17,7 @@ use crate::store::status;
 /// given keeps its present value; an interval that was chosen with --interval
 /// is kept for as long as it is safe.
 #[derive(Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "Example: call-budget budget set kis-real --limit 18 --window 1s --send-window 50ms"
-)]
+#[command(verbatim_doc_comment, after_help = "Example: call-budget budget set kis-real --limit 18 --window 1s")]
 pub struct Set {
     #[command(flatten)]
     target: Target,
@@ -33,7 +30,7 @@ pub struct Set {
     /// How long after its slot a call may leave (a new budget: 50ms)
     #[arg(long, value_name = "DURATION", value_parser = parse_us, allow_hyphen_values = true)]
     send_window: Option<i64>,
-    /// Largest minus smallest time from leaving to arriving (a new budget: 50ms)
+    /// Spread of the times from leaving to arriving (a new budget: 50ms)
     #[arg(long, value_name = "DURATION", value_parser = parse_us, allow_hyphen_values = true)]
     arrival_jitter: Option<i64>,
     /// The largest cost of one call (a new budget: 1)

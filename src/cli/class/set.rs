@@ -64,7 +64,7 @@ impl Set {
 fn parse_ppm(text: &str) -> Result<i32, String> {
     let share: f64 = text.parse().map_err(|_| "a floor is a share such as 0.1".to_owned())?;
     let ppm = share * 1e6;
-    if !(ppm.abs() <= f64::from(i32::MAX)) {
+    if ppm.is_nan() || ppm.abs() > f64::from(i32::MAX) {
         return Err("the floor is 0 or between 0.001 and 1".to_owned());
     }
     if (ppm - ppm.round()).abs() > 1e-6 {
