@@ -115,11 +115,11 @@ async fn a_budget_that_somebody_holds_fast_is_left_alone_in_time() {
     assert_eq!(everything(&watcher).await, before);
 }
 
-/// Slots 1.35 s apart that may leave for a second: what is granted is out for long enough to see.
+/// Slots 2.35 s apart that may leave for two seconds: what is granted is out for long enough to see.
 async fn slow_budget_with_a_grant() -> TestDatabase {
     let database = support::database().await;
     for command in
-        ["budget set slow --limit 1 --window 300ms --send-window 1s", "class set slow only --priority 0 --floor 1"]
+        ["budget set slow --limit 1 --window 300ms --send-window 2s", "class set slow only --priority 0 --floor 1"]
     {
         call_budget(&database.url, &words(command)).await.done();
     }
