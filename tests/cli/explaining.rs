@@ -47,10 +47,12 @@ async fn explain_counts_the_largest_cost_and_a_slower_interval() {
 #[tokio::test]
 async fn status_counts_grants_and_waits_by_class() {
     let database = database_with_budget().await;
+    // Slots a minute apart: whoever waits is due back after the longest nap of 5 s, not before we have looked.
+    call_budget(&database.url, &words("budget set kis-real --limit 1 --window 60s")).await.done();
     for (class, lane) in [("order", 1), ("eod", 2)] {
         // The first call of all finds no marker and is fenced: both wait.
         let acquire = format!(
-            "SELECT cardinality(waits_us) FROM call_budget.call_budget_acquire('kis-real', '{class}', {lane}, '{{1,1}}', 9000000, 7)"
+            "SELECT cardinality(waits_us) FROM call_budget.call_budget_acquire('kis-real', '{class}', {lane}, '{{1,1}}', 600000000, 7)"
         );
         assert_eq!(database.client.query_one(&acquire, &[]).await.unwrap().get::<_, i32>(0), 0);
     }
