@@ -1,11 +1,27 @@
 //! The commands, one file each. Each ends with an exit code that scripts can rely on.
 
-mod mock_vendor;
+mod access;
+mod bound;
+mod budget;
+mod class;
+mod command_error;
+mod database;
+mod describe;
+mod duration;
+mod explain;
+mod fence;
+mod find;
 mod migrate;
+mod mock_vendor;
+mod nearest;
+mod output;
+mod status;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use command_error::CommandError;
 
 /// How a command ends. Documented in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +57,48 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    MockVendor(mock_vendor::Args),
     Migrate(migrate::Args),
+    MockVendor(mock_vendor::Args),
+    #[command(subcommand, after_help = "Example: call-budget budget set kis-real --limit 18 --window 1s")]
+    Budget(budget::Budget),
+    #[command(subcommand, after_help = "Example: call-budget class set kis-real order --priority 0 --floor 0.25")]
+    Class(class::Class),
+    Access(access::Access),
+    Fence(fence::Fence),
+    Explain(explain::Explain),
+    Status(status::Status),
 }
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let exit = match cli.command {
-        Command::MockVendor(args) => mock_vendor::run(args),
+    match Cli::parse().command {
+        Command::Migrate(args) => migrate::run(args).into(),
+        Command::MockVendor(args) => mock_vendor::run(args).into(),
+        Command::Budget(command) => complete(command.run()),
+        Command::Class(command) => complete(command.run()),
+        Command::Access(command) => complete(command.run()),
+        Command::Fence(command) => complete(command.run()),
+        Command::Explain(command) => complete(command.run()),
+        Command::Status(command) => complete(command.run()),
+    }
+}
+
+/// Runs a command to its end and says why, if it failed.
+fn complete(command: impl Future<Output = Result<(), CommandError>>) -> ExitCode {
+    let result = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => {
+            let result = runtime.block_on(command);
+            // A name server that does not answer holds a thread: nobody waits for it.
+            runtime.shutdown_background();
+            result
+        }
+        Err(error) => Err(CommandError::failed(format!("the program cannot start its threads: {error}"))),
     };
-    exit.into()
+    match result {
+        Ok(()) => Exit::Done.into(),
+        Err(error) => {
+            eprintln!("{error}");
+            error.exit.into()
+        }
+    }
 }

@@ -3,11 +3,16 @@
 //! [`Store`] is the seam between a lane and whatever grants slots: the real thing is [`PostgresStore`], and a simulation or
 //! a unit test brings its own.
 
+pub mod access;
 mod acquire;
+pub mod admin;
 mod answer;
 mod connect;
 pub mod migrate;
+pub mod operation;
 mod pool;
+pub mod sqlstate;
+pub mod status;
 
 use std::error::Error;
 use std::fmt;
