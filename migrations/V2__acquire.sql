@@ -76,6 +76,12 @@ LANGUAGE sql VOLATILE AS $$
     SELECT pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8)
 $$;
 
+-- The budgets of which nothing was forgotten since their last fence: the marker is there and tells of this very server.
+CREATE VIEW call_budget.call_budget_remembered AS
+SELECT m.budget FROM call_budget.call_budget_marker AS m
+ WHERE m.started_at = pg_postmaster_start_time() AND m.timeline = call_budget.call_budget_timeline()
+   AND m.table_oid = m.tableoid AND m.file_path = pg_relation_filepath(m.tableoid);
+
 -- The server's clock went back: whatever holds a date goes back with it, or the budget would stand still for as long as the
 -- step. The caller holds the budget's lock.
 CREATE FUNCTION call_budget.call_budget_shift(budget_name text, now_us bigint) RETURNS void
@@ -109,6 +115,8 @@ BEGIN
                                              + greatest(b.widest_max_cost, b.max_cost) * b.interval_us),
            widest_lookahead_us = b.lookahead_us, widest_max_cost = b.max_cost, fences = b.fences + 1
      WHERE b.name = budget_name;
+    -- Or a clock that steps back before the next call would leave the fence standing for as long as the step.
+    UPDATE call_budget.call_budget_schedule AS s SET last_seen_us = now_us WHERE s.budget = budget_name;
     DELETE FROM call_budget.call_budget_waiter AS w WHERE w.budget = budget_name;
     DELETE FROM call_budget.call_budget_marker AS m WHERE m.budget = budget_name;
     INSERT INTO call_budget.call_budget_marker (budget, started_at, timeline, table_oid, file_path)
@@ -132,7 +140,6 @@ DECLARE
     sweep_us  CONSTANT bigint := 600000000;  -- a lane not seen for this long is gone
     million   CONSTANT bigint := 1000000;
     warming   CONSTANT boolean := b.name = '';
-    this_timeline CONSTANT text := call_budget.call_budget_timeline();
     remembered boolean;         -- nothing was forgotten since the last fence
     s         record;           -- the schedule
     c         record;           -- the caller's class
@@ -167,9 +174,7 @@ BEGIN
     LOOP
         SELECT h.last_slot_us + h.last_cost * b.interval_us AS next_us, now_us < h.last_seen_us AS stepped_back INTO s
           FROM call_budget.call_budget_schedule AS h WHERE h.budget = b.name;
-        SELECT this_timeline = m.timeline AND pg_postmaster_start_time() = m.started_at
-           AND m.tableoid = m.table_oid AND pg_relation_filepath(m.tableoid) = m.file_path INTO remembered
-          FROM call_budget.call_budget_marker AS m WHERE m.budget = b.name;
+        SELECT true INTO remembered FROM call_budget.call_budget_remembered AS r WHERE r.budget = b.name;
         EXIT WHEN refusal IS NOT NULL OR warming OR remembered AND NOT s.stepped_back;
         IF s.stepped_back IS NULL THEN
             RAISE EXCEPTION 'budget "%" has no row in call_budget_schedule: set the budget again', b.name USING ERRCODE = 'CB003';
@@ -283,7 +288,7 @@ BEGIN
     END IF;
     RETURN ROW (call_budget.call_budget_contract(), nonce, waits_us, retry_us, refusal, b.interval_us, b.lookahead_us,
                 b.send_window_us, b.max_cost, b.version, b.fences,
-                ('x' || this_timeline)::bit(32)::bigint, now_us)::call_budget.call_budget_answer;
+                ('x' || call_budget.call_budget_timeline())::bit(32)::bigint, now_us)::call_budget.call_budget_answer;
 END $$;
 
 CREATE FUNCTION call_budget.call_budget_acquire(

@@ -13,20 +13,36 @@ BEGIN
     END IF;
 END $$;
 
--- Takes the budget's lock. Returns the time, read after it, with the dates of the budget brought in step with the clock.
-CREATE FUNCTION call_budget.call_budget_lock(budget_name text) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    now_us bigint;
+CREATE FUNCTION call_budget.call_budget_now_us() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+$$;
+
+CREATE FUNCTION call_budget.call_budget_lock(budget_name text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM call_budget.call_budget AS b WHERE b.name = budget_name FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no budget "%": "call-budget budget list" shows those that exist', budget_name USING ERRCODE = 'CB003';
     END IF;
     PERFORM call_budget.call_budget_durably();
-    now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+END $$;
+
+-- Takes the budget's lock and brings its dates in step with the clock. Returns the time, read after the lock.
+CREATE FUNCTION call_budget.call_budget_lock_now(budget_name text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    now_us bigint;
+BEGIN
+    PERFORM call_budget.call_budget_lock(budget_name);
+    now_us := call_budget.call_budget_now_us();
     PERFORM call_budget.call_budget_shift(budget_name, now_us);
     RETURN now_us;
 END $$;
+
+-- How long a slot that was granted can still leave, in microseconds: 0 when there is none.
+CREATE FUNCTION call_budget.call_budget_out_us(budget_name text, now_us bigint) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT greatest(0, greatest(s.last_slot_us + s.last_cost * b.interval_us, b.fenced_until_us) + b.send_window_us - now_us)
+      FROM call_budget.call_budget AS b JOIN call_budget.call_budget_schedule AS s ON s.budget = b.name
+     WHERE b.name = budget_name
+$$;
 
 -- Creates the budget or changes its settings. Returns the new version.
 CREATE FUNCTION call_budget.call_budget_set(
@@ -56,11 +72,17 @@ BEGIN
     RETURN new_version;
 END $$;
 
--- Deletes the budget with its classes and waiters. Slots already granted still leave.
+-- Deletes the budget with its classes and waiters, once nothing that it granted can still leave: a new budget of the same
+-- name would know nothing of it.
 CREATE FUNCTION call_budget.call_budget_delete(budget_name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    out_us bigint := call_budget.call_budget_out_us(budget_name, call_budget.call_budget_lock_now(budget_name));
 BEGIN
-    PERFORM call_budget.call_budget_lock(budget_name);
+    IF out_us > 0 THEN
+        RAISE EXCEPTION 'calls granted under budget "%" can still leave for % ms: "call-budget budget drain" it first',
+            budget_name, ceil(out_us / 1000.0) USING ERRCODE = 'CB004';
+    END IF;
     DELETE FROM call_budget.call_budget_class  AS c WHERE c.budget = budget_name;
     DELETE FROM call_budget.call_budget_waiter AS w WHERE w.budget = budget_name;
     DELETE FROM call_budget.call_budget_marker AS m WHERE m.budget = budget_name;
@@ -111,15 +133,17 @@ BEGIN
        SET paused = false, paused_reason = NULL, paused_by = NULL, version = b.version + 1 WHERE b.name = budget_name;
 END $$;
 
--- How long until nothing that was granted can still leave, in microseconds: 0 when drained. Meaningful while paused.
+-- The same for operators, who have paused the budget and wait for 0.
 CREATE FUNCTION call_budget.call_budget_drained_us(budget_name text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    now_us bigint := call_budget.call_budget_lock(budget_name);
+    now_us bigint := call_budget.call_budget_lock_now(budget_name);
 BEGIN
-    RETURN (SELECT greatest(0, s.last_slot_us + s.last_cost * b.interval_us + b.send_window_us - now_us)
-              FROM call_budget.call_budget AS b JOIN call_budget.call_budget_schedule AS s ON s.budget = b.name
-             WHERE b.name = budget_name);
+    IF NOT EXISTS (SELECT FROM call_budget.call_budget_remembered AS r WHERE r.budget = budget_name) THEN
+        -- The last grants may be forgotten, and a paused budget decides nothing: nobody else would fence.
+        PERFORM call_budget.call_budget_fence_now(budget_name, now_us);
+    END IF;
+    RETURN call_budget.call_budget_out_us(budget_name, now_us);
 END $$;
 
 -- The vendor itself said "too many": everybody's next slot moves. Repeated reports come to their maximum, never their
@@ -133,11 +157,14 @@ BEGIN
     IF (duration_us >= 0) IS NOT TRUE THEN
         RAISE EXCEPTION 'a pushback lasts 0 or longer, not % us', duration_us USING ERRCODE = 'CB004';
     END IF;
-    now_us := call_budget.call_budget_lock(budget_name);
+    now_us := call_budget.call_budget_lock_now(budget_name);
     until_us := now_us + least(duration_us, cap_us);
     UPDATE call_budget.call_budget AS b
        SET blocked_until_us = until_us, blocked_reason = reason, blocked_by = session_user
      WHERE b.name = budget_name AND b.blocked_until_us < until_us;
+    IF FOUND THEN
+        UPDATE call_budget.call_budget_schedule AS s SET last_seen_us = now_us WHERE s.budget = budget_name;
+    END IF;
     RETURN (SELECT b.blocked_until_us - now_us FROM call_budget.call_budget AS b WHERE b.name = budget_name);
 END $$;
 
@@ -157,7 +184,7 @@ $$;
 CREATE FUNCTION call_budget.call_budget_fence(budget_name text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    now_us bigint := call_budget.call_budget_lock(budget_name);
+    now_us bigint := call_budget.call_budget_lock_now(budget_name);
 BEGIN
     PERFORM call_budget.call_budget_fence_now(budget_name, now_us);
     RETURN (SELECT b.fenced_until_us - now_us FROM call_budget.call_budget AS b WHERE b.name = budget_name);
@@ -167,7 +194,7 @@ END $$;
 CREATE FUNCTION call_budget.call_budget_request_fence(budget_name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    now_us bigint := call_budget.call_budget_lock(budget_name);
+    now_us bigint := call_budget.call_budget_lock_now(budget_name);
 BEGIN
     IF (SELECT b.fenced_until_us > now_us - 10000000 FROM call_budget.call_budget AS b WHERE b.name = budget_name) THEN
         RETURN false;
