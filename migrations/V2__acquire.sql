@@ -108,16 +108,15 @@ BEGIN
     b.widest_lookahead_us := b.lookahead_us;
     b.widest_max_cost     := b.max_cost;
     b.fences              := b.fences + 1;
-    -- Or a clock that steps back before the next call would leave the fence standing for as long as the step.
-    b.last_seen_us        := now_us;
     DELETE FROM call_budget.call_budget_waiter AS w WHERE w.budget = b.name;
     DELETE FROM call_budget.call_budget_marker AS m WHERE m.budget = b.name;
     INSERT INTO call_budget.call_budget_marker (budget, started_at, timeline, table_oid, file_path)
     VALUES (b.name, pg_postmaster_start_time(), call_budget.call_budget_timeline(),
             'call_budget.call_budget_marker'::regclass,
             pg_relation_filepath('call_budget.call_budget_marker'::regclass));
+    -- last_seen_us: or a clock that steps back before the next call would leave the fence standing for as long as the step.
     UPDATE call_budget.call_budget AS t
-       SET fenced_until_us = b.fenced_until_us, fences = b.fences, last_seen_us = b.last_seen_us,
+       SET fenced_until_us = b.fenced_until_us, fences = b.fences, last_seen_us = now_us,
            widest_lookahead_us = b.widest_lookahead_us, widest_max_cost = b.widest_max_cost WHERE t.name = b.name;
     RETURN b;
 END $$;

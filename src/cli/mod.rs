@@ -1,5 +1,7 @@
 //! The commands, one file each. Each ends with an exit code that scripts can rely on.
 
+mod migrate;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -37,10 +39,14 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Migrate(migrate::Args),
+}
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match cli.command {}
+    match cli.command {
+        Command::Migrate(args) => migrate::run(args).into(),
+    }
 }

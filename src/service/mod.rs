@@ -1,1 +1,3 @@
 //! Parts that the commands run: servers and processes. They hold no acquire logic.
+
+pub mod scratch_postgres;

@@ -1,0 +1,90 @@
+//! Bugs planted into the SQL on purpose. Each turns the test that it names red, or that test proves nothing.
+//!
+//! `PLANTED_BUG=no-marker cargo test --test contract` runs the tests against one of them.
+
+/// One bug: what is replaced in a migration before it is applied.
+pub struct Planted {
+    pub name: &'static str,
+    pub file: &'static str,
+    /// Each text stands in the file exactly once.
+    pub edits: &'static [(&'static str, &'static str)],
+    /// The test in the binary `contract` that must fail.
+    pub test: &'static str,
+}
+
+pub const SQL: &[Planted] = &[
+    Planted {
+        name: "clock-before-lock",
+        file: "V2__acquire",
+        edits: &[(
+            "patience_us, nonce,\n                                           (extract(epoch FROM clock_timestamp())",
+            "patience_us, nonce,\n                                           (extract(epoch FROM statement_timestamp())",
+        )],
+        test: "slots_keep_their_distance_however_long_the_lock_was_waited_for",
+    },
+    Planted {
+        name: "no-marker",
+        file: "V2__acquire",
+        edits: &[("IF remembered IS NOT TRUE AND NOT warming THEN", "IF false THEN")],
+        test: "a_restart_that_forgets_commits_is_fenced",
+    },
+    Planted {
+        name: "fence-before-step-back",
+        file: "V2__acquire",
+        // The shift goes behind the fence that it must come before.
+        edits: &[
+            (
+                "    IF now_us < b.last_seen_us THEN\n        b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);\n    END IF;\n    SELECT m.",
+                "    SELECT m.",
+            ),
+            (
+                "    b.last_seen_us := now_us;\n\n    SELECT",
+                "    IF now_us < b.last_seen_us THEN\n        b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);\n    END IF;\n    b.last_seen_us := now_us;\n\n    SELECT",
+            ),
+        ],
+        test: "a_failover_to_a_clock_behind_keeps_the_spacing",
+    },
+    Planted {
+        name: "share-by-all-lanes",
+        file: "V2__acquire",
+        edits: &[("(1 + least(4, alive))", "(1 + alive)")],
+        test: "many_waiting_lanes_do_not_starve_the_row",
+    },
+    Planted {
+        name: "all-classes-equal",
+        file: "V2__acquire",
+        edits: &[(
+            "CASE WHEN floor_ppm > 0 AND due_us <= at_us THEN ARRAY[0, due_us, 0] ELSE ARRAY[1, priority, last_slot_us] END",
+            "ARRAY[1, 0, last_slot_us]",
+        )],
+        test: "each_class_gets_its_floor_and_then_priority_decides",
+    },
+    Planted {
+        name: "max-cost-ignored",
+        file: "V1__schema",
+        edits: &[("CHECK ((limit_units - max_cost + 1) * interval_us", "CHECK (limit_units * interval_us")],
+        test: "a_budget_whose_max_cost_breaks_the_bound_is_refused",
+    },
+];
+
+impl Planted {
+    /// The SQL plant that `PLANTED_BUG` names; other names are planted elsewhere.
+    pub fn asked_for() -> Option<&'static Planted> {
+        let wanted = std::env::var("PLANTED_BUG").ok()?;
+        SQL.iter().find(|planted| planted.name == wanted)
+    }
+
+    /// The migration's text with the bug in it.
+    pub fn plant_in(&self, mut text: String) -> String {
+        for (find, replace) in self.edits {
+            let found = text.matches(find).count();
+            assert_eq!(
+                found, 1,
+                "the planted bug {} finds its place {found} times in {}: {find}",
+                self.name, self.file
+            );
+            text = text.replacen(find, replace, 1);
+        }
+        text
+    }
+}
