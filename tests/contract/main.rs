@@ -6,7 +6,6 @@
 //! simulated fleet drive that function (`fleet`).
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, reason = "every test binary uses its own part of it")]
 mod support;
 
 mod arguments;

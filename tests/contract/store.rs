@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use call_budget::store::memory::scheduler::{Answer, Budget, Call, Class, Scheduler, Settings, Waiter};
 use serde_json::Value;
-use tokio_postgres::{Client, Error, NoTls, Row, Statement};
+use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::support::{self, TestDatabase};
 
@@ -68,7 +68,7 @@ impl Store {
 
     /// One more connection, as the same role.
     pub async fn connect(&self) -> Client {
-        connect(&self.database.url).await
+        support::connect(&self.database.url).await
     }
 
     /// One call at `now_us`.
@@ -169,13 +169,6 @@ impl Store {
     pub async fn number(&self, sql: &str) -> i64 {
         self.client().query_one(sql, &[&BUDGET]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
     }
-}
-
-/// One more connection to `url`.
-pub async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
 }
 
 /// The answer of `call_budget_acquire` or of the private function.
