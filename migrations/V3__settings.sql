@@ -120,7 +120,16 @@ BEGIN
     IF now_us < b.last_seen_us THEN
         b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);
     END IF;
-    RETURN greatest(0, b.last_slot_us + b.last_cost * b.interval_us + b.send_window_us - now_us);
+    IF NOT EXISTS (SELECT FROM call_budget.call_budget_marker AS m
+                    WHERE m.budget = budget_name AND m.started_at = pg_postmaster_start_time()
+                      AND m.timeline = call_budget.call_budget_timeline()
+                      AND m.table_oid = m.tableoid AND m.file_path = pg_relation_filepath(m.tableoid))
+    THEN
+        -- The last grants may be forgotten, and a paused budget decides nothing: nobody else would fence.
+        b := call_budget.call_budget_fence_now(b, now_us);
+    END IF;
+    -- What a fence stands for is over when it ends.
+    RETURN greatest(0, greatest(b.last_slot_us + b.last_cost * b.interval_us, b.fenced_until_us) + b.send_window_us - now_us);
 END $$;
 
 -- The vendor itself said "too many": everybody's next slot moves. Repeated reports come to their maximum, never their

@@ -72,8 +72,7 @@ impl Run {
         let name = format!("CONTRACT_SEED={seed}, fleet {fleet}");
         let kept = memory.clone();
         let (log, expected) = (Vec::new(), Vec::new());
-        let mut run =
-            Self { name, rng, store, memory, now_us: START_US, kept, last_call: None, lanes, log, expected };
+        let mut run = Self { name, rng, store, memory, now_us: START_US, kept, last_call: None, lanes, log, expected };
         run.note(new_budget("new", settings), json!({}));
         for class in CLASSES {
             run.set_class(class).await;
@@ -120,7 +119,10 @@ impl Run {
                 self.reserve("order", 1, &[1, too_much], 0, visits).await;
             }
             785..795 => self.reserve("nobody", 1, &[1], 0, visits).await,
-            795..815 => self.now_us -= [self.rng.i64(0..500), self.rng.i64(0..100_000), self.rng.i64(0..20_000_000)][self.rng.usize(..3)],
+            795..815 => {
+                self.now_us -=
+                    [self.rng.i64(0..500), self.rng.i64(0..100_000), self.rng.i64(0..20_000_000)][self.rng.usize(..3)]
+            }
             815..835 => self.remember(),
             835..850 => self.restart_forgetting_commits().await,
             850..860 => self.forget().await,
@@ -156,7 +158,8 @@ impl Run {
             4..7 => self.rng.usize(1..8),
             _ => self.rng.usize(1..300),
         };
-        let costs: Vec<i32> = (0..callers).map(|_| if self.rng.bool() { 1 } else { self.rng.i32(1..=max_cost) }).collect();
+        let costs: Vec<i32> =
+            (0..callers).map(|_| if self.rng.bool() { 1 } else { self.rng.i32(1..=max_cost) }).collect();
         let patience_us = match self.rng.u32(..10) {
             0 => 0,
             1 => self.rng.i64(0..=(10 * interval_us).min(DAY_US)),
@@ -167,13 +170,27 @@ impl Run {
         self.reserve(class, lane, &costs, patience_us, visits).await;
     }
 
-    async fn reserve(&mut self, class: &str, lane: i64, costs: &[i32], patience_us: i64, visits: &mut BTreeMap<Branch, usize>) {
+    async fn reserve(
+        &mut self,
+        class: &str,
+        lane: i64,
+        costs: &[i32],
+        patience_us: i64,
+        visits: &mut BTreeMap<Branch, usize>,
+    ) {
         let call = Call { class, lane, costs, patience_us };
         let before = self.memory.clone();
         let mut taken = Vec::new();
         let expected = self.memory.reserve_watched(call, self.now_us, &mut |branch| taken.push(branch));
         let (answer, rows) = self.store.reserve_and_rows(call, self.now_us).await;
-        let context = || format!("{}, step {}, {call:?} at {}, {taken:?}, before: {before:#?}", self.name, self.log.len(), self.now_us);
+        let context = || {
+            format!(
+                "{}, step {}, {call:?} at {}, {taken:?}, before: {before:#?}",
+                self.name,
+                self.log.len(),
+                self.now_us
+            )
+        };
         assert_eq!(answer, expected, "{}", context());
         assert_eq!(rows, self.memory, "{}", context());
         self.check_bounds(&answer);

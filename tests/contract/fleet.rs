@@ -1,42 +1,15 @@
-//! A simulated fleet: many processes' lanes that drive one schedule in simulated time.
+//! A simulated fleet: many processes' lanes that drive the SQL function in simulated time.
 //!
 //! Discrete events: a call travels to the store, queues for the row, is decided, and its answer travels back; the lane
-//! sends inside the window of each slot and returns at its appointment. The schedule is the SQL function or the scheduler
-//! in memory: the same fleet with the same seed asks both the same.
+//! sends inside the window of each slot and returns at its appointment.
 
 use std::cmp::{Reverse, max};
 use std::collections::{BinaryHeap, VecDeque};
 
-use call_budget::store::memory::scheduler::{Answer, Call, Scheduler, Settings};
+use call_budget::store::memory::scheduler::{Answer, Call, Settings};
 use fastrand::Rng;
 
 use crate::store::{KIS, START_US, Store};
-
-/// What a fleet calls.
-pub trait Schedule {
-    async fn reserve(&mut self, call: Call<'_>, now_us: i64) -> Answer;
-    async fn set(&mut self, settings: Settings);
-}
-
-impl Schedule for Scheduler {
-    async fn reserve(&mut self, call: Call<'_>, now_us: i64) -> Answer {
-        Scheduler::reserve(self, call, now_us)
-    }
-
-    async fn set(&mut self, settings: Settings) {
-        Scheduler::set(self, settings);
-    }
-}
-
-impl Schedule for &Store {
-    async fn reserve(&mut self, call: Call<'_>, now_us: i64) -> Answer {
-        Store::reserve(self, call, now_us).await
-    }
-
-    async fn set(&mut self, settings: Settings) {
-        Store::set(self, settings).await;
-    }
-}
 
 /// Who asks. One lane has one store call in flight.
 #[derive(Clone, Copy)]
@@ -85,7 +58,6 @@ pub struct Grant {
     pub slot_us: i64,
     pub cost: i32,
     pub class: &'static str,
-    pub lane: usize,
     /// Since when the caller had waited.
     pub arrived_us: i64,
     /// Whether its answer came back, in time to be sent.
@@ -112,14 +84,6 @@ impl Report {
 
     pub fn calls_per_send(&self) -> f64 {
         self.calls as f64 / self.grants.iter().filter(|grant| grant.sent).count() as f64
-    }
-
-    /// How long the callers of a class waited for their slots, the shortest first.
-    pub fn waits_us(&self, class: &str) -> Vec<i64> {
-        let mine = self.grants.iter().filter(|grant| grant.class == class);
-        let mut waits: Vec<_> = mine.map(|grant| grant.slot_us - grant.arrived_us).collect();
-        waits.sort_unstable();
-        waits
     }
 
     /// Panics where a slot starts before the one before it has passed with its cost.
@@ -166,7 +130,7 @@ struct Run<'a> {
 }
 
 impl Fleet {
-    pub async fn run(&self, mut schedule: impl Schedule) -> Report {
+    pub async fn run(&self, store: &Store) -> Report {
         let lane = |&(class, demand): &_| Lane { class, demand, queue: VecDeque::new(), busy: false, timer_us: None };
         let mut run = Run {
             fleet: self,
@@ -183,8 +147,8 @@ impl Fleet {
                 break;
             }
             match event {
-                Event::Serve { asked_us } => run.serve(now_us, lane, asked_us, &mut schedule).await,
-                Event::Change => schedule.set(self.change.expect("a change is pushed where there is one").1).await,
+                Event::Serve { asked_us } => run.serve(now_us, lane, asked_us, store).await,
+                Event::Change => store.set(self.change.expect("a change is pushed where there is one").1).await,
                 event => run.happen(now_us, lane, event),
             }
         }
@@ -208,19 +172,19 @@ impl Run<'_> {
         }
     }
 
-    async fn serve(&mut self, now_us: i64, index: usize, asked_us: i64, schedule: &mut impl Schedule) {
+    async fn serve(&mut self, now_us: i64, index: usize, asked_us: i64, store: &Store) {
         let served_us = max(now_us, self.row_free_us);
         self.row_free_us = served_us + self.fleet.service_us;
         self.report.calls += 1;
         let lane = &self.lanes[index];
         let costs: Vec<i32> = lane.queue.iter().map(|(_, cost)| *cost).collect();
         let call = Call { class: lane.class, lane: index as i64, costs: &costs, patience_us: 86_400 * SECOND };
-        let Answer { waits_us, retry_us, reason, .. } = schedule.reserve(call, START_US + served_us).await;
+        let Answer { waits_us, retry_us, reason, .. } = store.reserve(call, START_US + served_us).await;
         assert_eq!(reason, None);
         let first_grant = self.report.grants.len();
         for (wait_us, (arrived_us, cost)) in waits_us.iter().zip(&lane.queue) {
             let (slot_us, class, arrived_us) = (served_us + wait_us, lane.class, *arrived_us);
-            self.report.grants.push(Grant { slot_us, cost: *cost, class, lane: index, arrived_us, sent: false });
+            self.report.grants.push(Grant { slot_us, cost: *cost, class, arrived_us, sent: false });
         }
         let lost = self.fleet.lost.is_some_and(|(from, to)| (from * SECOND..to * SECOND).contains(&now_us));
         if lost {
@@ -273,7 +237,7 @@ impl Run<'_> {
                     self.kick(now_us, index);
                 }
             }
-            Event::Serve { .. } | Event::Change => unreachable!("these are for the schedule"),
+            Event::Serve { .. } | Event::Change => unreachable!("these are for the store"),
         }
     }
 

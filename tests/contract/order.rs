@@ -91,7 +91,12 @@ async fn one_caller_alone_needs_one_call_a_send() {
     // Of two that come within one interval the second has to come again.
     let second_calls =
         report.grants.windows(2).filter(|pair| pair[1].slot_us - pair[0].slot_us < 2 * SIXTEEN.interval_us).count();
-    assert!(report.calls <= report.grants.len() + 2 * second_calls, "{} calls, {} sends", report.calls, report.grants.len());
+    assert!(
+        report.calls <= report.grants.len() + 2 * second_calls,
+        "{} calls, {} sends",
+        report.calls,
+        report.grants.len()
+    );
 }
 
 #[tokio::test]

@@ -62,8 +62,13 @@ impl Store {
         &self.database.client
     }
 
-    pub fn database(&self) -> &TestDatabase {
-        &self.database
+    pub fn client_mut(&mut self) -> &mut Client {
+        &mut self.database.client
+    }
+
+    /// The database's address, as the owner's role.
+    pub fn url(&self) -> &str {
+        &self.database.url
     }
 
     /// One more connection, as the same role.

@@ -355,7 +355,8 @@ impl Scheduler {
             let before_me: i64 = others.map(|head| head.before(&mine, share, at_us, seen)).sum();
             let mut estimate_us = at_us + (ahead + before_me) * interval_us;
             if mine.floor_ppm > 0 && mine.due_us > at_us {
-                let wait = i128::from(ahead) * i128::from(interval_us) * i128::from(MILLION) / i128::from(mine.floor_ppm);
+                let wait =
+                    i128::from(ahead) * i128::from(interval_us) * i128::from(MILLION) / i128::from(mine.floor_ppm);
                 let due_us = i128::from(mine.due_us) + wait;
                 if due_us < i128::from(estimate_us) {
                     seen(Branch::EstimateByDueFloor);
