@@ -11,8 +11,8 @@ use std::fmt;
 use refinery::error::Kind;
 use refinery::{Migration, Runner};
 use serde::Serialize;
-use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::CONTRACT;
 
@@ -46,11 +46,15 @@ pub struct MigrateError {
 ///
 /// Waits at most a minute for another run to end; the caller bounds the whole.
 pub async fn migrate(client: &mut Client) -> Result<Migrated, MigrateError> {
-    take_turn(client).await?;
-    let outcome = migrate_in_turn(client).await;
-    let released = client.query_one("SELECT pg_advisory_unlock($1)", &[&TURN]).await;
+    let backend = take_turn(client).await?;
+    let outcome = match holds_turn(client, backend).await {
+        Ok(true) => migrate_in_turn(client).await,
+        Ok(false) => Err(pooled()),
+        Err(error) => Err(error.into()),
+    };
+    let released = end_turn(client).await;
     let migrated = outcome?;
-    if released?.get(0) { Ok(migrated) } else { Err(pooled()) }
+    if released? { Ok(migrated) } else { Err(pooled()) }
 }
 
 /// The migrations of this release, in order.
@@ -64,25 +68,44 @@ mod embedded {
     refinery::embed_migrations!("migrations");
 }
 
-async fn take_turn(client: &mut Client) -> Result<(), MigrateError> {
+/// Waits for the lock. Returns the server's session that holds it.
+async fn take_turn(client: &mut Client) -> Result<i32, MigrateError> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(&format!("SET LOCAL lock_timeout = {PATIENCE_MS}")).await?;
-    let backend: i32 = match transaction.query_one("SELECT pg_advisory_lock($1), pg_backend_pid()", &[&TURN]).await {
-        Ok(row) => row.get(1),
-        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-            return Err(refusal(format!(
-                "another migration of this database has not ended within {} s: wait for it, or end its session",
-                PATIENCE_MS / 1000
-            )));
+    match transaction.query_one("SELECT pg_advisory_lock($1), pg_backend_pid()", &[&TURN]).await {
+        Ok(row) => {
+            transaction.commit().await?;
+            Ok(row.get(1))
         }
-        Err(error) => return Err(error.into()),
-    };
-    transaction.commit().await?;
-    // A session lock lives with the server's session. Behind a transaction pooler the next statement may have another.
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(refusal(format!(
+            "another migration of this database has not ended within {} s: wait for it, or end its session",
+            PATIENCE_MS / 1000
+        ))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A session lock lives with the server's session. Behind a transaction pooler the next statement may have another.
+async fn holds_turn(client: &Client, backend: i32) -> Result<bool, tokio_postgres::Error> {
     let held = "SELECT pg_backend_pid() = $1 AND EXISTS (
                     SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()
                        AND (classid::bigint << 32 | objid::bigint) = $2)";
-    if client.query_one(held, &[&backend, &TURN]).await?.get(0) { Ok(()) } else { Err(pooled()) }
+    Ok(client.query_one(held, &[&backend, &TURN]).await?.get(0))
+}
+
+/// Gives the lock back. False where the session that held it was not the one at hand: then a pooler's sessions are asked
+/// in turn, for a lock that stays behind would stop the next run, which may come directly.
+async fn end_turn(client: &Client) -> Result<bool, tokio_postgres::Error> {
+    const SESSIONS: usize = 100;
+    let unlock = format!("SELECT pg_advisory_unlock({TURN})");
+    for session in 0..SESSIONS {
+        // Simple protocol: a prepared statement would belong to one of the pooler's sessions.
+        let answer = client.simple_query(&unlock).await?;
+        if answer.iter().any(|message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t"))) {
+            return Ok(session == 0);
+        }
+    }
+    Ok(false)
 }
 
 async fn migrate_in_turn(client: &mut Client) -> Result<Migrated, MigrateError> {
@@ -215,7 +238,11 @@ impl From<&Migration> for Applied {
 
 impl From<tokio_postgres::Error> for MigrateError {
     fn from(error: tokio_postgres::Error) -> Self {
-        failed("the migration failed", error)
+        match error.code() {
+            // A statement that was prepared a moment ago is another session's now.
+            Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT) => pooled(),
+            _ => failed("the migration failed", error),
+        }
     }
 }
 

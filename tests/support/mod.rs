@@ -26,6 +26,26 @@ pub struct TestDatabase {
     pub url: String,
     pub client: Client,
     pub name: String,
+    roles: Vec<String>,
+}
+
+/// A role made for one test.
+pub struct TestRole {
+    pub name: String,
+    /// The test's database, as this role.
+    pub url: String,
+}
+
+impl TestDatabase {
+    /// A plain role that may log in and nothing else. Its name needs quotes.
+    pub async fn role(&mut self) -> TestRole {
+        let name = format!("{} role {}", self.name, self.roles.len() + 1);
+        let password = "secret";
+        self.client.batch_execute(&format!("CREATE ROLE \"{name}\" LOGIN PASSWORD '{password}'")).await.unwrap();
+        self.roles.push(name.clone());
+        let (_, place) = self.url.rsplit_once('@').expect("DATABASE_URL names a user: postgres://USER@HOST/DATABASE");
+        TestRole { url: format!("postgres://{}:{password}@{place}", name.replace(' ', "%20")), name }
+    }
 }
 
 /// A migrated database.
@@ -97,7 +117,7 @@ async fn create(how: &str) -> TestDatabase {
     let first = connect(&url("").await).await;
     first.batch_execute(&format!("CREATE DATABASE {name} {how}")).await.unwrap();
     let url = url(&name).await;
-    TestDatabase { client: connect(&url).await, url, name }
+    TestDatabase { client: connect(&url).await, url, name, roles: Vec::new() }
 }
 
 /// Made under another name and then renamed: nobody finds it half made. Its name tells what is in it, so that on a server
@@ -144,12 +164,15 @@ impl Drop for TestDatabase {
         if SHARED.get().is_none_or(Option::is_some) {
             return;
         }
-        let name = self.name.clone();
+        let (name, roles) = (self.name.clone(), std::mem::take(&mut self.roles));
         let dropped = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let first = connect(&url("").await).await;
                 first.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await.unwrap();
+                for role in roles {
+                    first.batch_execute(&format!("DROP ROLE IF EXISTS \"{role}\"")).await.unwrap();
+                }
             });
         });
         if dropped.join().is_err() {

@@ -36,8 +36,10 @@ impl Keeper {
             Installation::Local(bin) => ("local", bin.as_os_str()),
             Installation::Docker => ("docker", OsStr::new(IMAGE)),
         };
+        let script = folder.join("keeper.sh");
+        fs::write(&script, include_str!("keeper.sh")).map_err(|error| unusable(folder, &error))?;
         let mut command = Command::new("sh");
-        command.arg("-c").arg(include_str!("keeper.sh")).arg("keeper").arg(place).arg(source).arg(folder);
+        command.arg(script).arg(place).arg(source).arg(folder);
         for (name, value) in settings {
             command.arg("-c").arg(format!("{name}={value}"));
         }
@@ -48,7 +50,7 @@ impl Keeper {
         command.env("LC_ALL", "C").current_dir(folder).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         if let (Installation::Local(bin), Some((uid, gid))) = (installation, somebody_else(folder)?) {
-            hand_over(folder, uid, gid).map_err(|error| ScratchError(format!("{}: {error}", folder.display())))?;
+            hand_over(folder, uid, gid).map_err(|error| unusable(folder, &error))?;
             command.uid(uid).gid(gid);
             check_reach(bin)?;
         }
@@ -97,7 +99,7 @@ impl Keeper {
 
 /// Whom the server runs as: nobody special unless we are root, which the owner of a folder that we made tells.
 fn somebody_else(folder: &Path) -> Result<Option<(u32, u32)>, ScratchError> {
-    let owner = fs::metadata(folder).map_err(|error| ScratchError(format!("{}: {error}", folder.display())))?.uid();
+    let owner = fs::metadata(folder).map_err(|error| unusable(folder, &error))?.uid();
     if owner != 0 {
         return Ok(None);
     }
@@ -118,6 +120,10 @@ fn hand_over(folder: &Path, uid: u32, gid: u32) -> std::io::Result<()> {
         chown(entry?.path(), Some(uid), Some(gid))?;
     }
     chown(folder, Some(uid), Some(gid))
+}
+
+pub(super) fn unusable(folder: &Path, error: &std::io::Error) -> ScratchError {
+    ScratchError(format!("the temporary folder {} cannot be used: {error}", folder.display()))
 }
 
 /// A folder closed to others on the way (such as /root) would end in an error that names something else.

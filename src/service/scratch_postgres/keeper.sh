@@ -25,7 +25,10 @@ start_local() {
 # The server's own word, in the file that begins with its process id: after a crash the file is still the old one.
 serves_local() {
     runs || return 2
-    [ "$(sed -n '1p;8p' "$data/postmaster.pid" | tr -d '\n ')" = "${server}ready" ]
+    case $(sed -n '1p;8p' "$data/postmaster.pid" | tr -d '\n ') in
+        "${server}ready" | "${server}standby") ;;
+        *) return 1 ;;
+    esac
 }
 
 runs() { [ -n "$server" ] && kill -s 0 "$server" 2>/dev/null; }

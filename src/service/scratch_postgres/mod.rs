@@ -20,7 +20,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use self::installation::{IMAGE, Installation};
-use self::keeper::Keeper;
+use self::keeper::{Keeper, unusable};
 
 /// A running PostgreSQL that ends with this value. Its functions block: at most a few seconds, a minute where an image is
 /// fetched; every wait is bounded.
@@ -59,8 +59,7 @@ impl ScratchPostgres {
             .tempdir()
             .map_err(|error| ScratchError(format!("no temporary folder for PostgreSQL: {error}")))?;
         let password: String = std::iter::repeat_with(fastrand::alphanumeric).take(24).collect();
-        fs::write(folder.path().join("password"), &password)
-            .map_err(|error| ScratchError(format!("{}: {error}", folder.path().display())))?;
+        fs::write(folder.path().join("password"), &password).map_err(|error| unusable(folder.path(), &error))?;
         let settings: Vec<_> = [("max_connections", ENOUGH_CONNECTIONS)]
             .iter()
             .chain(settings)
