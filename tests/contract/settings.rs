@@ -238,6 +238,11 @@ async fn settings_commit_durably_whatever_the_role_says() {
         let mode: String = transaction.query_one("SHOW synchronous_commit", &[]).await.unwrap().get(0);
         assert_eq!(mode, "on", "{call}");
     }
+    let transaction = admin.transaction().await.unwrap();
+    let sql = "SELECT FROM call_budget.call_budget_acquire($1, 'order', 1, '{1}', 0, 1)";
+    transaction.query_one(sql, &[&BUDGET]).await.unwrap();
+    let mode: String = transaction.query_one("SHOW synchronous_commit", &[]).await.unwrap().get(0);
+    assert_eq!(mode, "off", "a caller's commit mode is the caller's");
 }
 
 #[tokio::test]

@@ -66,11 +66,6 @@ impl Store {
         &mut self.database.client
     }
 
-    /// The database's address, as the owner's role.
-    pub fn url(&self) -> &str {
-        &self.database.url
-    }
-
     /// One more connection, as the same role.
     pub async fn connect(&self) -> Client {
         support::connect(&self.database.url).await
@@ -183,7 +178,8 @@ pub fn answer(row: &Row) -> Answer {
     Answer {
         waits_us: row.get("waits_us"),
         retry_us: row.get("retry_us"),
-        reason: reason.map(|reason| &*reason.leak()),
+        reason: reason
+            .map(|reason| REASONS.into_iter().find(|known| *known == reason).expect("a reason that is known")),
         interval_us: row.get("interval_us"),
         lookahead_us: row.get("lookahead_us"),
         send_window_us: row.get("send_window_us"),
@@ -193,6 +189,8 @@ pub fn answer(row: &Row) -> Answer {
         store_us: row.get("store_us"),
     }
 }
+
+const REASONS: [&str; 5] = ["patience", "paused", "cost_out_of_range", "unknown_budget", "unknown_class"];
 
 fn rows(json: &str) -> Scheduler {
     let rows: Value = serde_json::from_str(json).unwrap();

@@ -8,22 +8,14 @@
 //! Pure: the time is an argument, integers only. Times are microseconds of the store's clock, zero is long ago; floors are
 //! parts per million.
 
+mod branch;
+mod rows;
+
 use std::cmp::{max, min};
 use std::collections::BTreeMap;
 
-/// What may be set of a budget. Whether the interval is safe for the vendor's limit is [`crate::policy::spacing`]'s
-/// question; here it is taken as it comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Between two slots: 1 us to 10 days.
-    pub interval_us: i64,
-    /// How far ahead of now a slot may be promised: 1 ms to 5 s.
-    pub lookahead_us: i64,
-    /// How long after its slot a call may leave: 1 ms to 60 s.
-    pub send_window_us: i64,
-    /// The largest cost of one call: 1 or more.
-    pub max_cost: i32,
-}
+pub use self::branch::Branch;
+pub use self::rows::{Budget, Class, Settings, Waiter};
 
 /// One budget with its classes and lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,42 +26,6 @@ pub struct Scheduler {
     pub waiters: BTreeMap<i64, Waiter>,
     /// Whether the marker still stands: nothing was forgotten since the last fence.
     pub remembered: bool,
-}
-
-/// The budget's row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Budget {
-    pub settings: Settings,
-    pub version: i64,
-    pub paused: bool,
-    pub last_slot_us: i64,
-    pub last_cost: i32,
-    pub last_seen_us: i64,
-    pub blocked_until_us: i64,
-    pub fenced_until_us: i64,
-    pub fences: i64,
-    /// The widest promise that a forgotten commit can have made since the last fence.
-    pub widest_lookahead_us: i64,
-    pub widest_max_cost: i32,
-}
-
-/// A class's row.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Class {
-    pub priority: i32,
-    pub floor_ppm: i32,
-    pub due_us: i64,
-    pub last_slot_us: i64,
-    pub granted: i64,
-}
-
-/// A lane's row: what it still wants and when it is to come back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    pub class: String,
-    pub units: i64,
-    pub place_us: i64,
-    pub appointment_us: i64,
 }
 
 /// One lane's call: the arguments of `call_budget_acquire`.
@@ -106,42 +62,6 @@ pub struct FloorsOverOne {
     pub sum_ppm: i64,
 }
 
-/// A way that a call can take through the decision. A run that means to have tried the decision counts them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Branch {
-    Paused,
-    CostOutOfRange,
-    UnknownClass,
-    SteppedBack,
-    Fenced,
-    /// The fence covers a promise wider than today's settings make.
-    FencedWiderThanSettings,
-    /// An earlier fence ends later and stays.
-    FencedWithinEarlierFence,
-    FirstSlotIsFenced,
-    FirstSlotIsPushedBack,
-    BlockedByClass,
-    BlockedInOwnClass,
-    Granted,
-    CutByLookahead,
-    CutByShare,
-    DueMovesOn,
-    DueStartsAnew,
-    AheadInOwnClass,
-    AheadByFloor,
-    AheadByPriority,
-    AheadByAge,
-    EstimateByDueFloor,
-    RefusedByPatience,
-    AppointmentByEstimate,
-    AppointmentByNap,
-    AppointmentByMinimum,
-    KeptItsPlace,
-    ChangedClass,
-    Swept,
-    WaitsNoMore,
-}
-
 /// Who goes first; the smaller goes first. A class whose floor is due (earliest due first), else the smaller priority
 /// number, else the class served least recently.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,10 +70,17 @@ enum Rank {
     Priority { priority: i32, last_slot_us: i64 },
 }
 
+/// What a call sees of the other lanes: those that want something and are in time for their appointment.
+struct Others {
+    alive: Vec<Waiter>,
+    /// Units that one call may take while they wait.
+    share: i64,
+    heads: BTreeMap<String, Head>,
+}
+
 /// A class with somebody alive in its queue.
-struct Head<'a> {
-    name: &'a str,
-    class: &'a Class,
+struct Head {
+    class: Class,
     earliest_us: i64,
     units: i64,
 }
@@ -266,154 +193,70 @@ impl Scheduler {
     }
 
     fn decide(&mut self, call: Call<'_>, now_us: i64, seen: &mut dyn FnMut(Branch)) -> Answer {
-        let Settings { interval_us, lookahead_us, .. } = self.budget.settings;
-        let own_row = self.waiters.get(&call.lane);
-        let had_row = own_row.is_some();
-        let was_waiting = own_row.filter(|row| row.units > 0);
-        let place_us = was_waiting.filter(|row| row.class == call.class).map(|row| row.place_us);
-        if was_waiting.is_some() && place_us.is_none() {
+        let own_row = self.waiters.get(&call.lane).filter(|row| row.units > 0);
+        let was_waiting = own_row.is_some();
+        let place_us = own_row.filter(|row| row.class == call.class).map(|row| row.place_us);
+        if was_waiting && place_us.is_none() {
             seen(Branch::ChangedClass);
         }
-        let was_waiting = was_waiting.is_some();
-
-        let mut mine = self.classes[call.class].clone();
-        let alive = self.alive(call.lane, now_us).count() as i64;
-        let share = max(1, lookahead_us / (interval_us * (1 + min(4, alive))));
-        let heads = self.heads(call.lane, share, now_us);
+        let others = self.others(call.lane, now_us);
         let base_us = self.first_free_slot(now_us, seen);
-
-        // A lane blocks this one if it ranks better AND its appointment comes in time for this slot: the absent never hold
-        // a slot idle. In its own class a newcomer queues behind whoever is due.
-        let rank = mine.rank(base_us);
-        let mut blocked = false;
-        for head in heads.iter().filter(|head| head.earliest_us <= base_us) {
-            if head.name == call.class && place_us.is_none() {
-                seen(Branch::BlockedInOwnClass);
-                blocked = true;
-            } else if head.name != call.class && head.class.rank(base_us) < rank {
-                seen(Branch::BlockedByClass);
-                blocked = true;
-            }
-        }
-
         let mut slots = Vec::new();
-        let mut used = 0;
-        for cost in call.costs.iter().take_while(|_| !blocked) {
-            let slot_us = base_us + used * interval_us;
-            if slot_us > now_us + lookahead_us {
-                seen(Branch::CutByLookahead);
-                break;
-            }
-            if !slots.is_empty() && alive > 0 && used + i64::from(*cost) > share {
-                seen(Branch::CutByShare);
-                break;
-            }
-            slots.push(slot_us);
-            used += i64::from(*cost);
+        if !self.is_blocked(call.class, place_us.is_some(), &others, base_us, seen) {
+            slots = self.slots(call.costs, &others, base_us, now_us, seen);
         }
-
-        let (mut last_slot_us, mut last_cost) = (self.budget.last_slot_us, self.budget.last_cost);
-        if let Some(slot_us) = slots.last() {
-            seen(Branch::Granted);
-            (last_slot_us, last_cost) = (*slot_us, call.costs[slots.len() - 1]);
-            mine.last_slot_us = last_slot_us;
-            mine.granted += slots.len() as i64;
-            if mine.floor_ppm > 0 {
-                // A share claimed because it was due moves on by what it took, so that waiting never adds up to a burst; a
-                // share taken by priority starts anew.
-                mine.due_us = if let Rank::Due { .. } = rank {
-                    seen(Branch::DueMovesOn);
-                    max(mine.due_us, base_us - lookahead_us) + mine.share_of(used * interval_us)
-                } else {
-                    seen(Branch::DueStartsAnew);
-                    last_slot_us + mine.share_of(i64::from(last_cost) * interval_us)
-                };
-            }
-        }
+        self.grant(call, &slots, base_us, seen);
 
         let mut answer = self.answer(now_us);
         answer.waits_us = slots.iter().map(|slot_us| slot_us - now_us).collect();
         let rest: i64 = call.costs[slots.len()..].iter().map(|cost| i64::from(*cost)).sum();
-        let mut booking = None;
         if rest > 0 {
-            let at_us = max(last_slot_us + i64::from(last_cost) * interval_us, base_us);
-            let place_us = if let (Some(place_us), true) = (place_us, slots.is_empty()) {
+            let kept = place_us.filter(|_| slots.is_empty());
+            if kept.is_some() {
                 seen(Branch::KeptItsPlace);
-                place_us
-            } else {
-                now_us
-            };
-            let ahead: i64 = self
-                .alive(call.lane, now_us)
-                .filter(|other| other.class == call.class && other.place_us < place_us)
-                .map(|other| min(other.units, share))
-                .sum();
-            if ahead > 0 {
-                seen(Branch::AheadInOwnClass);
             }
-            let others = heads.iter().filter(|head| head.name != call.class);
-            let before_me: i64 = others.map(|head| head.before(&mine, share, at_us, seen)).sum();
-            let mut estimate_us = at_us + (ahead + before_me) * interval_us;
-            if mine.floor_ppm > 0 && mine.due_us > at_us {
-                let wait =
-                    i128::from(ahead) * i128::from(interval_us) * i128::from(MILLION) / i128::from(mine.floor_ppm);
-                let due_us = i128::from(mine.due_us) + wait;
-                if due_us < i128::from(estimate_us) {
-                    seen(Branch::EstimateByDueFloor);
-                    estimate_us = due_us as i64;
-                }
-            }
-            if slots.is_empty() && estimate_us - now_us > call.patience_us {
+            let place_us = kept.unwrap_or(now_us);
+            let early_us = self.estimate(call.class, place_us, &others, base_us, seen) - now_us;
+            if slots.is_empty() && early_us > call.patience_us {
                 seen(Branch::RefusedByPatience);
                 answer.reason = Some("patience");
-                answer.retry_us = Some(estimate_us - now_us);
+                answer.retry_us = Some(early_us);
             } else {
-                let retry_us = self.appointment(estimate_us - now_us, seen);
+                let retry_us = self.appointment(early_us, seen);
                 answer.retry_us = Some(retry_us);
                 let appointment_us = now_us + retry_us;
-                booking = Some(Waiter { class: call.class.to_owned(), units: rest, place_us, appointment_us });
+                let waiter = Waiter { class: call.class.to_owned(), units: rest, place_us, appointment_us };
+                self.book(call.lane, waiter, now_us, seen);
+                return answer;
             }
         }
-
-        if !slots.is_empty() {
-            self.classes.insert(call.class.to_owned(), mine);
-            self.budget.last_slot_us = last_slot_us;
-            self.budget.last_cost = last_cost;
-        }
-        if let Some(waiter) = booking {
-            if !had_row {
-                self.sweep(now_us, seen);
-            }
-            self.waiters.insert(call.lane, waiter);
-        } else if was_waiting {
+        if was_waiting {
             seen(Branch::WaitsNoMore);
             self.waiters.entry(call.lane).and_modify(|row| row.units = 0);
         }
         answer
     }
 
-    /// Other lanes that want something and are in time for their appointment.
-    fn alive(&self, lane: i64, now_us: i64) -> impl Iterator<Item = &Waiter> {
-        let grace_us = self.budget.settings.send_window_us;
-        let others = self.waiters.iter().filter(move |(other, _)| **other != lane).map(|(_, row)| row);
-        others.filter(move |row| row.units > 0 && row.appointment_us + grace_us >= now_us)
-    }
-
-    fn heads(&self, lane: i64, share: i64, now_us: i64) -> Vec<Head<'_>> {
-        let mut heads: BTreeMap<&str, Head<'_>> = BTreeMap::new();
-        for row in self.alive(lane, now_us) {
-            let Some((name, class)) = self.classes.get_key_value(&row.class) else { continue };
-            let head = heads.entry(name).or_insert(Head { name, class, earliest_us: i64::MAX, units: 0 });
+    fn others(&self, lane: i64, now_us: i64) -> Others {
+        let Settings { interval_us, lookahead_us, send_window_us: grace_us, .. } = self.budget.settings;
+        let others = self.waiters.iter().filter(|(other, _)| **other != lane).map(|(_, row)| row);
+        let alive: Vec<Waiter> =
+            others.filter(|row| row.units > 0 && row.appointment_us + grace_us >= now_us).cloned().collect();
+        let share = max(1, lookahead_us / (interval_us * (1 + min(4, alive.len() as i64))));
+        let mut heads = BTreeMap::new();
+        for row in &alive {
+            let Some(class) = self.classes.get(&row.class) else { continue };
+            let head = || Head { class: class.clone(), earliest_us: i64::MAX, units: 0 };
+            let head = heads.entry(row.class.clone()).or_insert_with(head);
             head.earliest_us = min(head.earliest_us, row.appointment_us);
             head.units += min(row.units, share);
         }
-        heads.into_values().collect()
+        Others { alive, share, heads }
     }
 
     fn first_free_slot(&self, now_us: i64, seen: &mut dyn FnMut(Branch)) -> i64 {
         let b = &self.budget;
-        let spaced_us = b.last_slot_us + i64::from(b.last_cost) * b.settings.interval_us;
-        let free_us = max(spaced_us, now_us);
+        let free_us = max(b.spaced_us(), now_us);
         if b.fenced_until_us > free_us {
             seen(Branch::FirstSlotIsFenced);
         }
@@ -421,6 +264,110 @@ impl Scheduler {
             seen(Branch::FirstSlotIsPushedBack);
         }
         free_us.max(b.fenced_until_us).max(b.blocked_until_us)
+    }
+
+    /// A lane blocks this one if it ranks better AND its appointment comes in time for this slot: the absent never hold a
+    /// slot idle. In its own class a newcomer queues behind whoever is due.
+    fn is_blocked(
+        &self,
+        class: &str,
+        has_place: bool,
+        others: &Others,
+        base_us: i64,
+        seen: &mut dyn FnMut(Branch),
+    ) -> bool {
+        let rank = self.classes[class].rank(base_us);
+        let mut blocked = false;
+        for (name, head) in others.heads.iter().filter(|(_, head)| head.earliest_us <= base_us) {
+            if name == class && !has_place {
+                seen(Branch::BlockedInOwnClass);
+                blocked = true;
+            } else if name != class && head.class.rank(base_us) < rank {
+                seen(Branch::BlockedByClass);
+                blocked = true;
+            }
+        }
+        blocked
+    }
+
+    /// The slots for the first callers, as many as start within the lookahead and fit into the share.
+    fn slots(
+        &self,
+        costs: &[i32],
+        others: &Others,
+        base_us: i64,
+        now_us: i64,
+        seen: &mut dyn FnMut(Branch),
+    ) -> Vec<i64> {
+        let Settings { interval_us, lookahead_us, .. } = self.budget.settings;
+        let mut slots = Vec::new();
+        let mut used = 0;
+        for cost in costs {
+            let slot_us = base_us + used * interval_us;
+            if slot_us > now_us + lookahead_us {
+                seen(Branch::CutByLookahead);
+                break;
+            }
+            if !slots.is_empty() && !others.alive.is_empty() && used + i64::from(*cost) > others.share {
+                seen(Branch::CutByShare);
+                break;
+            }
+            slots.push(slot_us);
+            used += i64::from(*cost);
+        }
+        slots
+    }
+
+    fn grant(&mut self, call: Call<'_>, slots: &[i64], base_us: i64, seen: &mut dyn FnMut(Branch)) {
+        let Some(last_slot_us) = slots.last().copied() else { return };
+        seen(Branch::Granted);
+        let Settings { interval_us, lookahead_us, .. } = self.budget.settings;
+        let costs = &call.costs[..slots.len()];
+        let last_cost = costs[costs.len() - 1];
+        let used: i64 = costs.iter().map(|cost| i64::from(*cost)).sum();
+        self.budget.last_slot_us = last_slot_us;
+        self.budget.last_cost = last_cost;
+        let Some(class) = self.classes.get_mut(call.class) else { return };
+        if class.floor_ppm > 0 {
+            // A share claimed because it was due moves on by what it took, so that waiting never adds up to a burst; a
+            // share taken by priority starts anew.
+            class.due_us = if let Rank::Due { .. } = class.rank(base_us) {
+                seen(Branch::DueMovesOn);
+                max(class.due_us, base_us - lookahead_us) + class.share_of(used * interval_us)
+            } else {
+                seen(Branch::DueStartsAnew);
+                last_slot_us + class.share_of(i64::from(last_cost) * interval_us)
+            };
+        }
+        class.last_slot_us = last_slot_us;
+        class.granted += slots.len() as i64;
+    }
+
+    /// When the rest can have its slot at the earliest: a lower bound.
+    fn estimate(&self, class: &str, place_us: i64, others: &Others, base_us: i64, seen: &mut dyn FnMut(Branch)) -> i64 {
+        let interval_us = self.budget.settings.interval_us;
+        let mine = &self.classes[class];
+        let at_us = max(self.budget.spaced_us(), base_us);
+        let in_front = others.alive.iter().filter(|other| other.class == class && other.place_us < place_us);
+        let ahead: i64 = in_front.map(|other| min(other.units, others.share)).sum();
+        if ahead > 0 {
+            seen(Branch::AheadInOwnClass);
+        }
+        let heads = others.heads.iter().filter(|(name, _)| *name != class);
+        let before_me: i64 = heads.map(|(_, head)| head.before(mine, others.share, at_us, seen)).sum();
+        let by_rank_us = at_us + (ahead + before_me) * interval_us;
+        if mine.floor_ppm == 0 || mine.due_us <= at_us {
+            return by_rank_us;
+        }
+        // Wide: a long queue of a slow budget would not fit into a bigint.
+        let wait_us = i128::from(ahead) * i128::from(interval_us) * i128::from(MILLION) / i128::from(mine.floor_ppm);
+        match i64::try_from(i128::from(mine.due_us) + wait_us) {
+            Ok(by_floor_us) if by_floor_us < by_rank_us => {
+                seen(Branch::EstimateByDueFloor);
+                by_floor_us
+            }
+            _ => by_rank_us,
+        }
     }
 
     fn appointment(&self, estimate_us: i64, seen: &mut dyn FnMut(Branch)) -> i64 {
@@ -433,6 +380,17 @@ impl Scheduler {
             _ => Branch::AppointmentByMinimum,
         });
         min(NAP_US, max(early_us, least_us))
+    }
+
+    fn book(&mut self, lane: i64, waiter: Waiter, now_us: i64, seen: &mut dyn FnMut(Branch)) {
+        if !self.waiters.contains_key(&lane) {
+            let before = self.waiters.len();
+            self.waiters.retain(|_, row| row.appointment_us >= now_us - SWEEP_US);
+            if self.waiters.len() < before {
+                seen(Branch::Swept);
+            }
+        }
+        self.waiters.insert(lane, waiter);
     }
 
     /// The clock may have gone back: whatever holds a date goes back with it, or the budget would stand still for as long
@@ -480,15 +438,6 @@ impl Scheduler {
         self.remembered = true;
     }
 
-    /// Forgets lanes that were not seen for long.
-    fn sweep(&mut self, now_us: i64, seen: &mut dyn FnMut(Branch)) {
-        let before = self.waiters.len();
-        self.waiters.retain(|_, row| row.appointment_us >= now_us - SWEEP_US);
-        if self.waiters.len() < before {
-            seen(Branch::Swept);
-        }
-    }
-
     fn answer(&self, now_us: i64) -> Answer {
         let Budget { settings, version, fences, .. } = &self.budget;
         Answer {
@@ -510,6 +459,13 @@ impl Scheduler {
     }
 }
 
+impl Budget {
+    /// Where the last slot's cost ends, at today's interval.
+    fn spaced_us(&self) -> i64 {
+        self.last_slot_us + i64::from(self.last_cost) * self.settings.interval_us
+    }
+}
+
 impl Class {
     fn rank(&self, at_us: i64) -> Rank {
         if self.floor_ppm > 0 && self.due_us <= at_us {
@@ -525,7 +481,7 @@ impl Class {
     }
 }
 
-impl Head<'_> {
+impl Head {
     /// Units of this class that go before the class `mine` at the slot `at_us`.
     fn before(&self, mine: &Class, share: i64, at_us: i64, seen: &mut dyn FnMut(Branch)) -> i64 {
         let rank = self.class.rank(at_us);
@@ -543,41 +499,6 @@ impl Head<'_> {
             min(self.units, share)
         }
     }
-}
-
-impl Branch {
-    /// Every branch there is.
-    pub const ALL: [Branch; 29] = [
-        Branch::Paused,
-        Branch::CostOutOfRange,
-        Branch::UnknownClass,
-        Branch::SteppedBack,
-        Branch::Fenced,
-        Branch::FencedWiderThanSettings,
-        Branch::FencedWithinEarlierFence,
-        Branch::FirstSlotIsFenced,
-        Branch::FirstSlotIsPushedBack,
-        Branch::BlockedByClass,
-        Branch::BlockedInOwnClass,
-        Branch::Granted,
-        Branch::CutByLookahead,
-        Branch::CutByShare,
-        Branch::DueMovesOn,
-        Branch::DueStartsAnew,
-        Branch::AheadInOwnClass,
-        Branch::AheadByFloor,
-        Branch::AheadByPriority,
-        Branch::AheadByAge,
-        Branch::EstimateByDueFloor,
-        Branch::RefusedByPatience,
-        Branch::AppointmentByEstimate,
-        Branch::AppointmentByNap,
-        Branch::AppointmentByMinimum,
-        Branch::KeptItsPlace,
-        Branch::ChangedClass,
-        Branch::Swept,
-        Branch::WaitsNoMore,
-    ];
 }
 
 const MILLION: i64 = 1_000_000;
