@@ -133,7 +133,7 @@ fn check_reach(bin: &Path) -> Result<(), ScratchError> {
     match closed {
         None => Ok(()),
         Some(place) => Err(ScratchError(format!(
-            "PostgreSQL refuses to run as root, and {} is closed to other users: put the PostgreSQL of PG_BIN elsewhere",
+            "PostgreSQL refuses to run as root, and {} is closed to other users: put this PostgreSQL elsewhere or run as another user",
             place.display()
         ))),
     }

@@ -60,7 +60,7 @@ start_docker() {
 # Over TCP: the server that the image runs to set itself up listens on a socket only.
 serves_docker() {
     [ "$(docker inspect --format '{{.State.Running}}' "$container")" = true ] || { docker logs "$container"; return 2; }
-    docker exec "$container" pg_isready -q -h 127.0.0.1 -U postgres
+    docker exec "$container" pg_isready -q -h 127.0.0.1 -U postgres || return 1
 }
 
 halt_docker() {
