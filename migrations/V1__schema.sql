@@ -127,6 +127,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     total bigint;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        -- The snapshot would be older than the lock, and two transactions could pass each other after all.
+        RAISE EXCEPTION 'changing a class needs READ COMMITTED, this transaction is %', upper(current_setting('transaction_isolation'))
+            USING ERRCODE = 'CB002', HINT = 'run "call-budget access ROLE --as admin" or set default_transaction_isolation';
+    END IF;
     PERFORM FROM call_budget.call_budget AS b WHERE b.name = NEW.budget FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no budget "%": a class belongs to a budget, set the budget first', NEW.budget

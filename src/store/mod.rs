@@ -8,6 +8,8 @@ mod acquire;
 pub mod admin;
 mod answer;
 mod connect;
+#[cfg(feature = "test-util")]
+pub mod memory;
 pub mod migrate;
 pub mod operation;
 mod pool;

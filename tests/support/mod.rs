@@ -10,11 +10,13 @@ pub mod planted;
 use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
+use std::time::Duration;
 
 use call_budget::service::scratch_postgres::ScratchPostgres;
 use call_budget::store::migrate;
 use refinery::{Migration, Runner};
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 
 use self::planted::Planted;
@@ -176,5 +178,14 @@ impl Drop for TestDatabase {
         if dropped.join().is_err() {
             eprintln!("the test database {} is left behind", self.name);
         }
+    }
+}
+
+/// Waits until `condition` holds, at most 10 s.
+pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !condition().await {
+        assert!(Instant::now() < deadline, "after 10 s still not: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
