@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Lane;
-use super::queue::{Outcome, State};
+use super::queue::{InFlight, Outcome, State};
 use crate::clock::Clock;
 use crate::error::{AcquireError, Code};
 use crate::policy::Instant;
@@ -103,11 +103,13 @@ impl<C: Clock, S: Store> Driver<C, S> {
         let patience = head.deadline.saturating_since(now);
         let deadline = now + lane.bounds.store_call;
         state.due = deadline;
-        state.call = Some(Arc::clone(progress));
-        if state.way.probe_after().is_some() {
+        let probing = state.way.probe_after().is_some();
+        let asked = if probing { 0 } else { state.waiters.len().min(BATCH) };
+        state.call = Some(InFlight { progress: Arc::clone(progress), asked });
+        if probing {
             return Some((Question::Probe, deadline));
         }
-        let costs = state.waiters.values_mut().take(BATCH).map(|waiter| {
+        let costs = state.waiters.values_mut().take(asked).map(|waiter| {
             waiter.asked = true;
             waiter.cost
         });

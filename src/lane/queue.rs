@@ -23,11 +23,17 @@ pub(super) struct State {
     pub driver: Option<u64>,
     pub drivers: u64,
     pub due: Instant,
-    /// The call in flight.
-    pub call: Option<Arc<Progress>>,
+    pub call: Option<InFlight>,
     pub outage: Outage,
     pub way: RoundTrip,
     pub last_failure: Option<StoreError>,
+}
+
+/// The call in flight.
+pub(super) struct InFlight {
+    pub progress: Arc<Progress>,
+    /// How many it asks for, whether or not they still wait.
+    pub asked: usize,
 }
 
 pub(super) struct Waiter {
@@ -75,23 +81,20 @@ impl State {
     }
 
     /// The call in flight is over. `lost`: it may have spent slots that those it asked for will not see.
-    pub fn call_over(&mut self, lost: bool) -> usize {
+    pub fn call_over(&mut self, lost: bool) {
         self.call = None;
-        let asked = self.waiters.values_mut().filter(|waiter| waiter.asked);
-        asked
-            .map(|waiter| {
-                waiter.asked = false;
-                waiter.uncertain = lost;
-                waiter.lost += u32::from(lost);
-            })
-            .count()
+        for waiter in self.waiters.values_mut().filter(|waiter| waiter.asked) {
+            waiter.asked = false;
+            waiter.uncertain = lost;
+            waiter.lost += u32::from(lost);
+        }
     }
 
-    /// Whoever made the call in flight will not tell how it ended. Returns for how many slots may have been spent.
+    /// Whoever made the call in flight will not tell how it ended. Returns how many slots it may have spent.
     pub fn abandon_call(&mut self) -> usize {
-        let lost = self.call.as_ref().is_some_and(|call| call.stage() == Stage::Query);
-        let asked = self.call_over(lost);
-        if lost { asked } else { 0 }
+        let sent = self.call.take().filter(|call| call.progress.stage() == Stage::Query);
+        self.call_over(sent.is_some());
+        sent.map_or(0, |call| call.asked)
     }
 
     /// The store answered.
@@ -177,7 +180,7 @@ impl State {
     /// The caller's `max_wait` has passed: it leaves the queue with this error, unless it has been answered meanwhile.
     pub fn out_of_time<C: Clock, S: Store>(&mut self, lane: &Lane<C, S>, place: u64) -> Option<AcquireError> {
         let Waiter { asked, uncertain, mut lost, .. } = self.waiters.remove(&place)?;
-        let stage = self.call.as_ref().map(|call| call.stage());
+        let stage = self.call.as_ref().map(|call| call.progress.stage());
         let request_left = asked && stage == Some(Stage::Query);
         lost += u32::from(request_left);
         let error = if request_left || uncertain {
