@@ -35,12 +35,14 @@ pub struct Asked {
     pub ask: Ask,
 }
 
+type Next = dyn FnMut(usize, &Ask) -> Step + Send;
+
 pub struct Script<C: Clock>(Arc<Inner<C>>);
 
 struct Inner<C> {
     clock: C,
     send_window: Duration,
-    next: Mutex<Box<dyn FnMut(usize, &Ask) -> Step + Send>>,
+    next: Mutex<Box<Next>>,
     probe: Mutex<Box<dyn FnMut() -> Duration + Send>>,
     asked: Mutex<Vec<Asked>>,
     probed_at: Mutex<Vec<Instant>>,

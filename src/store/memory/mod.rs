@@ -94,7 +94,6 @@ impl<C: Clock> MemoryStore<C> {
     /// There is no such budget, or the floors of the budget would sum to more than 1.
     pub fn set_class(&self, budget: &str, name: &str, priority: u16, floor: f64) {
         assert!((0.0..=1.0).contains(&floor), "a floor lies between 0 and 1, not {floor}");
-        #[expect(clippy::cast_possible_truncation, reason = "at most a million")]
         let floor_ppm = (floor * 1e6).round() as i32;
         self.with(budget, |budget, _| budget.set_class(name, priority.into(), floor_ppm))
             .unwrap_or_else(|over| panic!("the floors of budget \"{budget}\" would sum to more than 1: {over:?}"));
