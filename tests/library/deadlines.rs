@@ -111,5 +111,5 @@ async fn a_hang_ends_by_max_wait_on_the_machines_clock_too() {
     let error = budget.acquire_with("a", "b", within(ms(300))).await.unwrap_err();
     let took = began.elapsed();
     assert_eq!(error.code(), Code::Uncertain);
-    assert!((ms(300)..ms(400)).contains(&took), "{took:?}");
+    assert!((ms(300)..ms(1000)).contains(&took), "{took:?}");
 }
