@@ -65,7 +65,8 @@ impl<C: Clock> Store for PostgresStore<C> {
 
     async fn probe(&self, progress: &Arc<Progress>) -> Result<Duration, StoreError> {
         let borrowed = self.pool.get(progress).await?;
-        let took = probe(&borrowed.session().client, &self.clock, progress.stage()).await?;
+        progress.enter(Stage::Query);
+        let took = probe(&borrowed.session().client, &self.clock, Stage::Query).await?;
         borrowed.give_back();
         Ok(took)
     }
