@@ -274,7 +274,7 @@ BEGIN
         ELSE
             retry_us := least(nap_us, greatest(estimate - b.lookahead_us / 2 - now_us, least(b.interval_us, b.lookahead_us) / 4));
         END IF;
-        IF w.units IS NULL THEN
+        IF w.units IS NULL AND refusal IS NULL OR warming THEN
             DELETE FROM call_budget.call_budget_waiter AS o WHERE o.budget = b.name AND o.appointment_us < now_us - sweep_us;
         END IF;
         INSERT INTO call_budget.call_budget_waiter AS o (budget, lane, class, units, place_us, appointment_us)

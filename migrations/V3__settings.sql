@@ -38,7 +38,7 @@ BEGIN
 END $$;
 
 -- How long a slot that was granted can still leave, in microseconds: 0 when there is none.
-CREATE FUNCTION call_budget.call_budget_out_us(budget_name text, now_us bigint) RETURNS bigint LANGUAGE sql STABLE AS $$
+CREATE FUNCTION call_budget.call_budget_out_us(budget_name text, now_us bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT greatest(0, greatest(s.last_slot_us + s.last_cost * b.interval_us, b.fenced_until_us) + b.send_window_us - now_us)
       FROM call_budget.call_budget AS b JOIN call_budget.call_budget_schedule AS s ON s.budget = b.name
      WHERE b.name = budget_name
@@ -77,7 +77,8 @@ END $$;
 CREATE FUNCTION call_budget.call_budget_delete(budget_name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    out_us bigint := call_budget.call_budget_out_us(budget_name, call_budget.call_budget_lock_now(budget_name));
+    now_us bigint := call_budget.call_budget_lock_now(budget_name);
+    out_us bigint := call_budget.call_budget_out_us(budget_name, now_us);
 BEGIN
     IF out_us > 0 THEN
         RAISE EXCEPTION 'calls granted under budget "%" can still leave for % ms: "call-budget budget drain" it first',

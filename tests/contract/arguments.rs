@@ -150,6 +150,8 @@ async fn odd_names_work_and_names_too_long_are_refused() {
         let class = "SELECT call_budget.call_budget_class_set($1, $1, 0, 0)";
         store.client().query_one(class, &[&name]).await.unwrap();
         assert_eq!(acquire(store.client(), name, name, &[1]).await.get::<_, Option<&str>>("reason"), None, "{name}");
+        // The chosen clock, ahead of all that was granted or fenced.
+        store.at(4_000_000_000_000_000).await;
         let delete = "SELECT call_budget.call_budget_delete($1)";
         store.client().query_one(delete, &[&name]).await.unwrap();
         let gone = acquire(store.client(), name, name, &[1]).await;

@@ -246,6 +246,18 @@ async fn settings_commit_durably_whatever_the_role_says() {
 }
 
 #[tokio::test]
+async fn a_budget_is_not_deleted_while_its_grants_can_still_leave() {
+    let store = Store::with_classes(KIS, &[("order", 0, 0)]).await;
+    store.reserve(ask(1), START_US).await;
+    store.at(START_US + 1000).await;
+    let delete = "SELECT call_budget.call_budget_delete($1)";
+    let error = store.client().query_one(delete, &[&BUDGET]).await.unwrap_err();
+    assert_eq!(error.code().map(SqlState::code), Some("CB004"));
+    store.at(START_US + 61_174 + 50_000).await;
+    store.client().query_one(delete, &[&BUDGET]).await.unwrap();
+}
+
+#[tokio::test]
 async fn settings_and_callers_at_once_never_deadlock() {
     let store = Store::with_classes(KIS, &[("order", 0, 300_000), ("eod", 1, 100_000)]).await;
     let until = Instant::now() + Duration::from_secs(3);
@@ -270,8 +282,8 @@ async fn settings_and_callers_at_once_never_deadlock() {
                     let result = timeout(Duration::from_secs(20), client.query(*statement, &[&BUDGET])).await;
                     match result.expect("no answer for 20 s") {
                         Ok(_) => done += 1,
-                        // The budget or the class was deleted a moment ago.
-                        Err(error) if error.code() == Some(&SqlState::from_code("CB003")) => {}
+                        // The budget or the class was deleted a moment ago, or granted a moment ago.
+                        Err(error) if matches!(error.code().map(SqlState::code), Some("CB003" | "CB004")) => {}
                         Err(error) => panic!("{statement}: {error:?}"),
                     }
                 }

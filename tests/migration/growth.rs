@@ -36,7 +36,7 @@ async fn after_100_000_calls_nearly_every_update_was_hot_and_the_tables_are_smal
     drop(caller);
 
     for (table, least_updates) in
-        [("call_budget", CALLS), ("call_budget_class", CALLS / 20), ("call_budget_waiter", CALLS / 20)]
+        [("call_budget_schedule", CALLS), ("call_budget_class", CALLS / 20), ("call_budget_waiter", CALLS / 20)]
     {
         let (updates, hot) = updates(&database, table, least_updates).await;
         let size: i64 = database

@@ -105,11 +105,11 @@ class Budget:
             return [], 1_000_000, "paused"
         if not all(1 <= c <= self.max_cost for c in costs):
             return [], None, "cost_out_of_range"
+        if cls not in self.classes:
+            return [], None, "unknown_class"
         self.follow_clock(now)
         if not self.trusted:            # only after the clock: a machine whose clock is behind must not undo the fence
             self.fence(now)
-        if cls not in self.classes:
-            return [], None, "unknown_class"
         self.last_seen = now
 
         I, H, mine = self.interval, self.lookahead, self.classes[cls]

@@ -25,21 +25,25 @@ pub const SQL: &[Planted] = &[
     Planted {
         name: "no-marker",
         file: "V2__acquire",
-        edits: &[("IF remembered IS NOT TRUE AND NOT warming THEN", "IF false THEN")],
+        edits: &[("SELECT true INTO remembered FROM", "SELECT true INTO remembered; PERFORM FROM")],
         test: "a_restart_that_forgets_commits_is_fenced",
     },
     Planted {
         name: "fence-before-step-back",
         file: "V2__acquire",
-        // The shift goes behind the fence that it must come before.
+        // The two statements change places, and the fence leaves the clock to the shift behind it.
         edits: &[
             (
-                "    IF now_us < b.last_seen_us THEN\n        b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);\n    END IF;\n    SELECT m.",
-                "    SELECT m.",
+                "        IF s.stepped_back THEN\n            PERFORM call_budget.call_budget_shift(b.name, now_us);\n        END IF;\n",
+                "",
             ),
             (
-                "    b.last_seen_us := now_us;\n\n    SELECT",
-                "    IF now_us < b.last_seen_us THEN\n        b := call_budget.call_budget_shift(b, b.last_seen_us - now_us);\n    END IF;\n    b.last_seen_us := now_us;\n\n    SELECT",
+                "            PERFORM call_budget.call_budget_fence_now(b.name, now_us);\n        END IF;\n",
+                "            PERFORM call_budget.call_budget_fence_now(b.name, now_us);\n        END IF;\n        PERFORM call_budget.call_budget_shift(b.name, now_us);\n",
+            ),
+            (
+                "    UPDATE call_budget.call_budget_schedule AS s SET last_seen_us = now_us WHERE s.budget = budget_name;\n    DELETE",
+                "    DELETE",
             ),
         ],
         test: "a_failover_to_a_clock_behind_keeps_the_spacing",
@@ -47,7 +51,7 @@ pub const SQL: &[Planted] = &[
     Planted {
         name: "share-by-all-lanes",
         file: "V2__acquire",
-        edits: &[("(1 + least(4, alive))", "(1 + alive)")],
+        edits: &[("(1 + least(4, w.alive))", "(1 + w.alive)")],
         test: "many_waiting_lanes_do_not_starve_the_row",
     },
     Planted {
