@@ -11,11 +11,14 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::command_error::CommandError;
 use super::nearest::nearest;
 use crate::clock::{Clock, SystemClock};
+use crate::store::migrate::{Migrated, migrate};
 use crate::store::operation::{Operation, OperationError};
 use crate::store::sqlstate::Meaning;
 use crate::store::{CONTRACT, admin};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The wait for another run, and as long again for the migrations.
+const MIGRATE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Which database, as an option of every command that needs one.
 #[derive(Args, Clone, Debug)]
@@ -27,6 +30,12 @@ pub struct Database {
     database_url: String,
 }
 
+impl From<String> for Database {
+    fn from(database_url: String) -> Self {
+        Self { database_url }
+    }
+}
+
 /// A connection whose schema was looked at.
 pub struct Connected {
     client: Client,
@@ -36,6 +45,31 @@ pub struct Connected {
 impl Database {
     /// Connects, and refuses a database without the schema or with one of another contract.
     pub async fn connect(&self) -> Result<Connected, CommandError> {
+        let mut connected = self.reach().await?;
+        connected.check_contract().await?;
+        Ok(connected)
+    }
+
+    /// Connects to the database, applies the schema, and says what was done.
+    pub async fn migrate(&self) -> Result<(Connected, Migrated), CommandError> {
+        let mut connected = self.reach().await?;
+        let migrated = SystemClock.until(SystemClock.now() + MIGRATE_TIMEOUT, migrate(&mut connected.client)).await;
+        let database = &connected.whereabouts.database;
+        match migrated {
+            Some(Ok(migrated)) => Ok((connected, migrated)),
+            Some(Err(error)) if error.is_refusal() => {
+                Err(CommandError::failed(format!("database {database:?} was not migrated: {error}")))
+            }
+            Some(Err(error)) => Err(CommandError::store(format!("database {database:?} was not migrated: {error}"))),
+            None => {
+                let waited = MIGRATE_TIMEOUT.as_secs();
+                Err(CommandError::store(format!("database {database:?} was not migrated within {waited} s"))
+                    .hint("nothing of an unfinished migration is kept, try again"))
+            }
+        }
+    }
+
+    async fn reach(&self) -> Result<Connected, CommandError> {
         let config = parse(&self.database_url)?;
         let whereabouts = Whereabouts::of(&config);
         let deadline = SystemClock.now() + CONNECT_TIMEOUT;
@@ -49,9 +83,7 @@ impl Database {
         };
         // Ends with the client; what goes wrong in it fails the query that waits.
         tokio::spawn(connection);
-        let mut connected = Connected { client, whereabouts };
-        connected.check_contract().await?;
-        Ok(connected)
+        Ok(Connected { client, whereabouts })
     }
 }
 

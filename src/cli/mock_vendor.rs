@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::Exit;
+use crate::config::parse_duration;
 use crate::service::mock_vendor::{Kind, MockVendor, Settings};
 
 /// Runs a KIS-like vendor over real HTTP/1.1 that counts arrivals and finds the worst window.
@@ -35,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "UNITS", default_value_t = 18)]
     limit: u32,
     /// Length of the window
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     window: Duration,
     /// How the window runs
     #[arg(long, default_value = "sliding")]
@@ -44,7 +45,7 @@ pub struct Args {
     #[arg(long)]
     per_key: bool,
     /// How far past its send window a call may arrive without being late
-    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = parse_duration)]
     arrival_jitter: Duration,
     /// Play the paper-trading server: VTTC... TR ids
     #[arg(long)]
@@ -146,13 +147,6 @@ async fn until_told(mut terminate: Signal, mut interrupt: Signal, until_stdin_cl
 fn fail(exit: Exit, sentence: &str) -> Exit {
     eprintln!("call-budget mock-vendor: {sentence}");
     exit
-}
-
-/// A duration in jiff's friendly form.
-fn duration(text: &str) -> Result<Duration, String> {
-    let sentence = || format!("{text:?} is not a duration; write one such as 1s, 250ms or 1m 30s");
-    let duration: jiff::SignedDuration = text.parse().map_err(|_| sentence())?;
-    Duration::try_from(duration).map_err(|_| format!("{text:?} is negative; a duration is 0s or more"))
 }
 
 fn key(text: &str) -> Result<(String, String), String> {

@@ -1,11 +1,13 @@
 //! The commands, one file each. Each ends with an exit code that scripts can rely on.
 
 mod access;
+mod bench;
 mod bound;
 mod budget;
 mod class;
 mod command_error;
 mod database;
+mod demo;
 mod describe;
 mod duration;
 mod explain;
@@ -37,6 +39,12 @@ pub enum Exit {
     Inconclusive = 4,
 }
 
+impl From<()> for Exit {
+    fn from((): ()) -> Exit {
+        Exit::Done
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit as u8)
@@ -57,8 +65,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Migrate(migrate::Args),
-    MockVendor(mock_vendor::Args),
+    Demo(demo::Demo),
+    Migrate(migrate::Migrate),
     #[command(subcommand, after_help = "Example: call-budget budget set kis-real --limit 18 --window 1s")]
     Budget(budget::Budget),
     #[command(subcommand, after_help = "Example: call-budget class set kis-real order --priority 0 --floor 0.25")]
@@ -67,24 +75,32 @@ enum Command {
     Fence(fence::Fence),
     Explain(explain::Explain),
     Status(status::Status),
+    MockVendor(mock_vendor::Args),
+    Bench(bench::Bench),
+    /// One process of the demo's fleet
+    #[command(hide = true)]
+    DemoWorker,
 }
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Migrate(args) => migrate::run(args).into(),
-        Command::MockVendor(args) => mock_vendor::run(args).into(),
+        Command::Demo(command) => complete(command.run()),
+        Command::Migrate(command) => complete(command.run()),
         Command::Budget(command) => complete(command.run()),
         Command::Class(command) => complete(command.run()),
         Command::Access(command) => complete(command.run()),
         Command::Fence(command) => complete(command.run()),
         Command::Explain(command) => complete(command.run()),
         Command::Status(command) => complete(command.run()),
+        Command::MockVendor(args) => mock_vendor::run(args).into(),
+        Command::Bench(command) => complete(command.run()),
+        Command::DemoWorker => complete(demo::worker::run()),
     }
 }
 
 /// Runs a command to its end and says why, if it failed.
-fn complete(command: impl Future<Output = Result<(), CommandError>>) -> ExitCode {
+fn complete<T: Into<Exit>>(command: impl Future<Output = Result<T, CommandError>>) -> ExitCode {
     let result = match tokio::runtime::Runtime::new() {
         Ok(runtime) => {
             let result = runtime.block_on(command);
@@ -95,10 +111,23 @@ fn complete(command: impl Future<Output = Result<(), CommandError>>) -> ExitCode
         Err(error) => Err(CommandError::failed(format!("the program cannot start its threads: {error}"))),
     };
     match result {
-        Ok(()) => Exit::Done.into(),
+        Ok(done) => done.into().into(),
         Err(error) => {
             eprintln!("{error}");
             error.exit.into()
         }
+    }
+}
+
+/// Completes when the user or the system asks the program to stop, and says which signal did.
+async fn interrupted() -> &'static str {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => "SIGINT",
+        _ = terminate.recv() => "SIGTERM",
     }
 }

@@ -8,6 +8,7 @@ mod acquire;
 pub mod admin;
 mod answer;
 mod connect;
+pub mod floor;
 #[cfg(feature = "test-util")]
 pub mod memory;
 pub mod migrate;

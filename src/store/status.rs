@@ -1,5 +1,7 @@
 //! What there is to see: budgets, classes, and the server they live on. Ages and remaining times, never dates.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -56,6 +58,20 @@ pub struct Server {
     /// Who is connected to this database, apart from the asking session.
     pub processes: Vec<Process>,
     pub oldest_snapshot: Option<Snapshot>,
+}
+
+impl Server {
+    /// What figures of durability and speed are worth: the version, and the three settings that can make commits cheap.
+    pub fn durability(&self) -> BTreeMap<&'static str, String> {
+        [
+            ("version", &self.version),
+            ("fsync", &self.fsync),
+            ("synchronous_commit", &self.synchronous_commit),
+            ("full_page_writes", &self.full_page_writes),
+        ]
+        .map(|(name, value)| (name, value.clone()))
+        .into()
+    }
 }
 
 /// Sessions of one name.

@@ -1,0 +1,137 @@
+//! The main job on nothing but a checkout: a fleet of separate processes shares one vendor key, and the vendor counts.
+
+mod figures;
+mod fleet;
+mod plan;
+mod stage;
+mod view;
+pub mod worker;
+
+pub use self::stage::start_server;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args;
+
+use self::figures::{Figures, Fleet, Run, Verdict};
+use self::fleet::{Member, Vendor};
+use self::stage::Stage;
+use self::view::View;
+use super::Exit;
+use super::command_error::CommandError;
+use super::output;
+use crate::clock::{Clock, SystemClock};
+
+/// Between two looks at the vendor's report.
+const LOOK: Duration = Duration::from_millis(500);
+/// From the start line to the first call, so that every process has read it.
+const HEAD_START: Duration = Duration::from_millis(200);
+
+/// Run a fleet of separate processes against a mock vendor that counts
+///
+/// Starts a throw-away PostgreSQL (or uses DATABASE_URL), a mock vendor over
+/// real HTTP, and the fleet: order at random 2/s, minute 12/s, index 6/s, eod
+/// without end. Ends with a verdict. It does not ask for call_budget_enabled:
+/// nothing but the mock vendor is called. Everything it started is stopped.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Example: call-budget demo --seconds 20 --json\n\nExit codes: 0 pass, 1 fail, 4 inconclusive (the machine stalled); with --without always 0"
+)]
+pub struct Demo {
+    /// How long the fleet calls, 1 to 3600
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// How many processes, 1 to 64
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    processes: u16,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+    /// Each process paces itself, the intervals adding up to exactly the limit
+    #[arg(long)]
+    without: bool,
+    /// A database to use instead of a throw-away PostgreSQL
+    #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
+}
+
+impl Demo {
+    pub async fn run(self) -> Result<Exit, CommandError> {
+        let mut stage = Stage::prepare(self.database_url.clone(), !self.without).await?;
+        let figures = tokio::select! {
+            figures = self.perform(&stage) => figures,
+            signal = super::interrupted() => Err(CommandError::failed(format!("stopped by {signal}, everything it started is stopped"))),
+        };
+        stage.clear().await;
+        let figures = figures?;
+        if self.json {
+            output::print_json(&figures);
+        } else {
+            output::print(&view::summary(&figures, self.without));
+        }
+        Ok(match figures.verdict {
+            _ if self.without => Exit::Done,
+            Verdict::Pass => Exit::Done,
+            Verdict::Fail => Exit::Failed,
+            Verdict::Inconclusive => Exit::Inconclusive,
+        })
+    }
+
+    async fn perform(&self, stage: &Stage) -> Result<Figures, CommandError> {
+        let classes = plan::classes();
+        let run = Run {
+            interval_us: stage.interval_us(),
+            processes: usize::from(self.processes),
+            classes: &classes,
+            settings: stage.settings().clone(),
+            governed: !self.without,
+        };
+        let vendor = Vendor::start().await?;
+        let mut members = Vec::new();
+        for tasks in plan::spread(run.processes) {
+            members.push(Member::start(&vendor, stage.pacing(run.processes), tasks).await?);
+        }
+        for member in &mut members {
+            member.until_ready().await?;
+        }
+        let begin = SystemClock.now() + HEAD_START;
+        let (told_sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let mut reading = tokio::task::JoinSet::new();
+        let mut running = Vec::new();
+        for member in members {
+            running.push(member.begin(begin, told_sender.clone(), &mut reading).await?);
+        }
+        drop(told_sender);
+
+        let mut view = View::new(self.seconds, !self.json || std::io::stderr().is_terminal());
+        let mut fleet = Fleet::default();
+        let end = begin + Duration::from_secs(self.seconds);
+        loop {
+            let next = (SystemClock.now() + LOOK).min(end);
+            SystemClock.sleep_until(next).await;
+            while let Ok((pid, told)) = told.try_recv() {
+                fleet.add(pid, told);
+            }
+            if let Some(dead) = running.iter_mut().find_map(fleet::Running::died) {
+                return Err(CommandError::failed(dead));
+            }
+            view.show(&Figures::of(&run, &vendor.report().await?, &fleet), SystemClock.now().saturating_since(begin));
+            if next >= end {
+                break;
+            }
+        }
+        for member in running {
+            member.stop().await?;
+        }
+        while let Some((pid, told)) = told.recv().await {
+            fleet.add(pid, told);
+        }
+        while reading.join_next().await.is_some() {}
+        let report = vendor.report().await?;
+        vendor.stop().await?;
+        view.end();
+        Ok(Figures::of(&run, &report, &fleet))
+    }
+}
