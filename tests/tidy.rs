@@ -39,11 +39,15 @@ fn broken_arrows(file: &File) -> Vec<String> {
     let code = text::code(&file.text);
     let mut faults = Vec::new();
     for (at, _) in code.match_indices("crate::") {
-        let name: String =
-            code[at + "crate::".len()..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        let paved = known.contains(&PAVED) && name.starts_with(char::is_uppercase);
-        if !paved && !known.contains(&name.as_str()) {
-            faults.push(format!("{} may not know crate::{name}: see ARROWS in tests/tidy.rs", file.path));
+        let rest = &code[at + "crate::".len()..];
+        // `crate::name` or `crate::{name, name}`.
+        let list = rest.strip_prefix('{').map_or(rest, |list| list.split('}').next().unwrap_or(list));
+        let names = if list.len() < rest.len() { list.split(',').collect() } else { vec![rest] };
+        for name in names.into_iter().map(text::first_identifier) {
+            let paved = known.contains(&PAVED) && name.starts_with(char::is_uppercase);
+            if !paved && !known.contains(&name) {
+                faults.push(format!("{} may not know crate::{name}: see ARROWS in tests/tidy.rs", file.path));
+            }
         }
     }
     faults
@@ -55,6 +59,7 @@ fn modules_know_only_what_is_below_them() {
     let sample = File::new("src/store/x.rs", "use crate::policy::Instant;\nuse crate::lane::Lane; // use crate::cli\n");
     assert_eq!(broken_arrows(&sample).len(), 1);
     assert_eq!(broken_arrows(&File::new("src/lib.rs", "pub use crate::cli::main;")).len(), 1);
+    assert_eq!(broken_arrows(&File::new("src/cli/x.rs", "use crate::{CallBudget, lane, pace::Paces};")).len(), 2);
 }
 
 fn impure(file: &File) -> Vec<String> {

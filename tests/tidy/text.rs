@@ -100,6 +100,12 @@ fn scan(text: &str) -> (String, Vec<String>) {
     (code, literals)
 }
 
+/// The identifier that the text begins with, spaces aside.
+pub fn first_identifier(text: &str) -> &str {
+    let text = text.trim_start();
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(text)
+}
+
 /// The words that identifiers are made of, in lower case.
 pub fn identifier_parts(code: &str) -> BTreeSet<String> {
     let mut spaced = String::new();
