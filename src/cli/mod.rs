@@ -7,7 +7,7 @@ mod budget;
 mod class;
 mod command_error;
 mod database;
-mod demo;
+pub mod demo;
 mod describe;
 mod duration;
 mod explain;

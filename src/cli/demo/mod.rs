@@ -2,7 +2,7 @@
 
 mod figures;
 mod fleet;
-mod plan;
+pub mod plan;
 mod stage;
 mod view;
 pub mod worker;
