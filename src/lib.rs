@@ -1,4 +1,22 @@
-//! One vendor call limit, shared by every process.
+//! One vendor call limit, shared by every process that holds the key: each call waits for a send slot from PostgreSQL.
+//!
+//! ```no_run
+//! use call_budget::{CallBudget, Options, Settings};
+//! use std::time::Duration;
+//!
+//! async fn order(send: impl Future<Output = u16>) -> Result<u16, Box<dyn std::error::Error>> {
+//!     let budgets = CallBudget::new(&Settings::load()?)?; // one for the process
+//!     let patience = Options { max_wait: Some(Duration::from_millis(500)), ..Options::default() };
+//!     let permit = budgets.acquire_with("kis-real", "order", patience).await?; // an error means: do not send
+//!     Ok(permit.call(|| send).await?) // sends inside the permit's window, or not at all
+//! }
+//! ```
+//!
+//! Promise: slots of one budget are evenly spaced over all processes, so that no window of the vendor ever holds more than
+//! the limit; and on any doubt nothing is sent. Every wait has an end: `acquire` returns within `max_wait`.
+//!
+//! The switch `call_budget_enabled` is off by default. Off, no store is touched: each class keeps this process's own
+//! polite pace, and [`Permit::governed`] is false.
 
 pub mod clock;
 pub mod config;

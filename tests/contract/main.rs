@@ -12,6 +12,7 @@ mod arguments;
 mod differential;
 mod fence;
 mod fleet;
+mod lanes;
 mod model;
 mod order;
 mod rights;

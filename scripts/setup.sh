@@ -1,0 +1,76 @@
+# Sourced by demo and test: what they need from the machine, and how it gets there.
+#   need postgresql python compiler    installs what is missing where that is allowed, else shows the one command
+
+fail() {
+    echo "$(basename "$0"): $*" >&2
+    exit 1
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# Debian and Homebrew keep the server's programs outside PATH; with Docker the image does instead.
+has_postgresql() {
+    [ -n "${DATABASE_URL:-}" ] || [ -n "${PG_BIN:-}" ] || has initdb || has pg_config ||
+        ls /usr/lib/postgresql/*/bin/initdb /opt/homebrew/opt/postgresql@*/bin/initdb \
+            /usr/local/opt/postgresql@*/bin/initdb >/dev/null 2>&1 ||
+        { has docker && docker info >/dev/null 2>&1; }
+}
+
+# With pip, which Debian ships apart: it fetches psycopg and PostgreSQL 18.
+has_python() { has python3 && python3 -m pip --version >/dev/null 2>&1; }
+
+has_compiler() { has cc; }
+
+has_patch() { has patch; }
+
+# Cargo fetches over HTTPS.
+has_certificates() {
+    [ "$(uname)" = Darwin ] || [ -n "${SSL_CERT_FILE:-}" ] || [ -e /etc/ssl/certs/ca-certificates.crt ] ||
+        [ -e /etc/pki/tls/certs/ca-bundle.crt ] || [ -e /etc/ssl/cert.pem ]
+}
+
+apt_packages() {
+    case $1 in
+        postgresql) echo postgresql postgresql-client ;;
+        python) echo python3 python3-pip ;;
+        compiler) echo gcc libc6-dev ;;
+        patch) echo patch ;;
+        certificates) echo ca-certificates ;;
+    esac
+}
+
+brew_packages() {
+    case $1 in
+        postgresql) echo postgresql@18 ;;
+        python) echo python ;;
+        compiler) echo gcc ;;
+        patch) echo gpatch ;;
+        certificates) echo ca-certificates ;;
+    esac
+}
+
+need() {
+    has cargo || { [ -x "$HOME/.cargo/bin/cargo" ] && PATH=$HOME/.cargo/bin:$PATH; } ||
+        fail "Rust is missing: install it from https://rustup.rs and run this again"
+    apt= brew=
+    for thing in certificates compiler "$@"; do
+        "has_$thing" || { apt="$apt $(apt_packages "$thing")" brew="$brew $(brew_packages "$thing")"; }
+    done
+    [ -n "$apt" ] || return 0
+    if ! has apt-get; then
+        fail "missing here:$brew. Install with: brew install$brew"
+    elif [ "$(id -u)" = 0 ]; then
+        install env
+    elif [ "${CI:-}" = true ] && has sudo; then
+        install "sudo env"
+    else
+        fail "missing here:$apt. Install with: sudo apt-get install --yes$apt"
+    fi
+}
+
+install() {
+    echo "installing$apt" >&2
+    # The lock's timeout: two runs at once take turns.
+    get="$1 DEBIAN_FRONTEND=noninteractive apt-get --quiet --quiet --option DPkg::Lock::Timeout=300"
+    { $get update && $get install --yes --no-install-recommends $apt; } >&2 || fail "apt-get could not install$apt"
+}

@@ -1,0 +1,433 @@
+//! The house in order: which module may know which, where time and SQL stand, which words are not used, and that what the
+//! documents say is so. Each check is a function from a text to its faults, and is shown to find one.
+
+#[path = "tidy/text.rs"]
+mod text;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use text::{File, files, read, root, tables};
+
+const LONGEST_FILE: usize = 600;
+
+/// What a part of the library may know of the rest (`crate::...`). The first that fits a path is its rule.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("src/policy/", &["policy"]),
+    ("src/clock.rs", &["policy"]),
+    ("src/config.rs", &["policy"]),
+    ("src/error.rs", &["policy"]),
+    ("src/counters.rs", &[]),
+    ("src/store/", &["policy", "clock", "config", "error", "store"]),
+    ("src/permit.rs", &["policy", "clock", "counters"]),
+    ("src/pace.rs", &["policy", "clock", "error"]),
+    ("src/lane", &["policy", "clock", "counters", "error", "store"]),
+    ("src/coordinator.rs", &["policy", "clock", "config", "counters", "error", "lane", "pace", "permit", "store"]),
+    ("src/lib.rs", &[]),
+    ("src/main.rs", &[]),
+    // Doors use the library as its users do: by what it re-exports, never by its lanes.
+    ("src/service/", &["service", "policy", "clock", "config", "error", "store", PAVED]),
+    ("src/cli/", &["cli", "service", "policy", "clock", "config", "error", "store", PAVED]),
+];
+/// Stands for every name that src/lib.rs re-exports.
+const PAVED: &str = "(re-exports)";
+
+fn broken_arrows(file: &File) -> Vec<String> {
+    let Some((_, known)) = ARROWS.iter().find(|(place, _)| file.path.starts_with(place)) else {
+        return vec![format!("{} has no rule in ARROWS", file.path)];
+    };
+    let code = text::code(&file.text);
+    let mut faults = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        // `crate::name` or `crate::{name, name}`.
+        let list = rest.strip_prefix('{').map_or(rest, |list| list.split('}').next().unwrap_or(list));
+        let names = if list.len() < rest.len() { list.split(',').collect() } else { vec![rest] };
+        for name in names.into_iter().map(text::first_identifier) {
+            let paved = known.contains(&PAVED) && name.starts_with(char::is_uppercase);
+            if !paved && !known.contains(&name) {
+                faults.push(format!("{} may not know crate::{name}: see ARROWS in tests/tidy.rs", file.path));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn modules_know_only_what_is_below_them() {
+    none(files(&["src"], "rs").iter().flat_map(broken_arrows));
+    let sample = File::new("src/store/x.rs", "use crate::policy::Instant;\nuse crate::lane::Lane; // use crate::cli\n");
+    assert_eq!(broken_arrows(&sample).len(), 1);
+    assert_eq!(broken_arrows(&File::new("src/lib.rs", "pub use crate::cli::main;")).len(), 1);
+    assert_eq!(broken_arrows(&File::new("src/cli/x.rs", "use crate::{CallBudget, lane, pace::Paces};")).len(), 2);
+}
+
+fn impure(file: &File) -> Vec<String> {
+    forbidden(
+        file,
+        &[
+            "tokio",
+            "deadpool",
+            "rustix",
+            "async",
+            "await",
+            "thread",
+            "SystemTime",
+            "std::time::Instant",
+            "Instant::now",
+            "println",
+        ],
+    )
+}
+
+#[test]
+fn the_policy_is_pure() {
+    none(files(&["src/policy"], "rs").iter().flat_map(impure));
+    assert_eq!(impure(&File::new("x", "use tokio_postgres::Row;\nuse std::time::Duration;")).len(), 1);
+    assert_eq!(impure(&File::new("x", "// tokio\nlet now = std::time::Instant::now();")).len(), 2);
+}
+
+fn reads_time(file: &File) -> Vec<String> {
+    let mut words = vec!["Instant::now", "SystemTime", "clock_gettime", "std::time::Instant", "thread::sleep"];
+    // Doors may wait by the runtime's timers, but read the time through the clock.
+    if !file.path.starts_with("src/service/") && !file.path.starts_with("src/cli/") {
+        words.push("tokio::time");
+    }
+    forbidden(file, &words)
+}
+
+#[test]
+fn time_is_read_in_the_clock_alone() {
+    let others = files(&["src"], "rs").into_iter().filter(|file| file.path != "src/clock.rs" && !file.is_test());
+    none(others.flat_map(|file| reads_time(&file)));
+    assert_eq!(reads_time(&File::new("src/lane.rs", "tokio::time::sleep(d).await;")).len(), 1);
+    assert_eq!(reads_time(&File::new("src/cli/x.rs", "tokio::time::sleep(d).await; Instant::now()")).len(), 1);
+}
+
+fn holds_sql(file: &File) -> Vec<String> {
+    const VERBS: &[&str] = &[
+        "SELECT ",
+        "INSERT INTO ",
+        "UPDATE ",
+        "DELETE FROM ",
+        "CREATE ",
+        "ALTER ",
+        "DROP ",
+        "GRANT ",
+        "REVOKE ",
+        "SET ",
+        "BEGIN",
+        "COMMIT",
+        "ROLLBACK",
+        "WITH ",
+        "LOCK ",
+    ];
+    let statement = |literal: &String| VERBS.iter().any(|verb| literal.trim_start().starts_with(verb));
+    let fault = |literal: String| format!("{} holds SQL, which belongs into src/store: {literal:?}", file.path);
+    text::literals(&file.text).into_iter().filter(statement).map(fault).collect()
+}
+
+#[test]
+fn sql_stands_in_the_store_alone() {
+    let others =
+        files(&["src"], "rs").into_iter().filter(|file| !file.path.starts_with("src/store/") && !file.is_test());
+    none(others.flat_map(|file| holds_sql(&file)));
+    let sample = File::new(
+        "x",
+        "// \"SELECT 1\"\nlet a = \"says SELECT 1\"; let b = \"\\\n  SELECT 1\"; let c = r#\"DELETE FROM t\"#;",
+    );
+    assert_eq!(holds_sql(&sample).len(), 2);
+}
+
+fn unwanted_words(file: &File) -> Vec<String> {
+    const WORDS: &[&str] = &["manager", "handler", "helper", "util", "utils", "common", "lease", "quota", "bucket"];
+    // Names of other people's things.
+    let code =
+        text::code(&file.text).replace("managed::Manager", "").replace("http_body_util", "").replace("hyper_util", "");
+    let named = code + " " + &file.path.replace(['/', '.'], " ");
+    let parts = text::identifier_parts(&named);
+    WORDS.iter().filter(|word| parts.contains(**word)).map(|word| format!("{}: \"{word}\"", file.path)).collect()
+}
+
+#[test]
+fn words_that_mean_nothing_here_name_nothing() {
+    let sources = [files(&["src"], "rs"), files(&["migrations"], "sql")].concat();
+    none(sources.iter().flat_map(unwanted_words));
+    assert_eq!(unwanted_words(&File::new("x", "struct PoolManager; // a helper\nfn token_bucket() {}")).len(), 2);
+    assert_eq!(unwanted_words(&File::new("src/util.rs", "let release = \"lease\";")).len(), 1);
+}
+
+fn unfinished(file: &File) -> Vec<String> {
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("unimplemented", "!"),
+        concat!("dbg", "!"),
+        concat!("todo", "!"),
+    ];
+    let marked = marks.iter().filter(|mark| file.text.contains(**mark)).map(|mark| format!("{}: {mark}", file.path));
+    let silent = file.text.lines().filter(|line| line.contains("[allow(") || line.contains("[expect("));
+    let silent = silent.filter(|line| line.trim_start().starts_with('#') && !line.contains("reason ="));
+    marked.chain(silent.map(|line| format!("{}: without a reason: {line}", file.path))).collect()
+}
+
+#[test]
+fn nothing_is_left_unfinished_and_every_exception_has_a_reason() {
+    none(files(&["src", "tests"], "rs").iter().flat_map(unfinished));
+    let sample = format!("#[allow(dead_code)]\nfn x() {{ {}() }}", concat!("todo", "!"));
+    assert_eq!(unfinished(&File::new("x", &sample)).len(), 2);
+}
+
+fn too_long(file: &File) -> Option<String> {
+    let lines = file.text.lines().count();
+    (lines > LONGEST_FILE).then(|| format!("{} has {lines} lines, more than {LONGEST_FILE}", file.path))
+}
+
+#[test]
+fn no_file_is_longer_than_a_reader_can_keep() {
+    none(everything().iter().filter_map(too_long));
+    assert!(too_long(&File::new("x", &"\n".repeat(LONGEST_FILE + 1))).is_some());
+}
+
+fn machine_paths(file: &File) -> Vec<String> {
+    let places = [
+        concat!("/ho", "me/"),
+        concat!("/ro", "ot/"),
+        concat!("/Us", "ers/"),
+        concat!("/wo", "rk/"),
+        concat!("/tm", "p/wt"),
+    ];
+    places.iter().filter(|place| file.text.contains(**place)).map(|place| format!("{}: {place}", file.path)).collect()
+}
+
+#[test]
+fn no_file_knows_a_path_of_one_machine() {
+    none(everything().iter().flat_map(machine_paths));
+    assert_eq!(machine_paths(&File::new("x", concat!("cd /ho", "me/me"))).len(), 1);
+}
+
+/// Every CHECK and key has a name of its own, and the name reads as a sentence.
+fn unnamed_constraints(file: &File) -> Vec<String> {
+    let sql: String =
+        file.text.lines().map(|line| line.split("--").next().unwrap_or_default().to_owned() + "\n").collect();
+    let mut faults = Vec::new();
+    for what in ["CHECK (", "PRIMARY KEY", "UNIQUE (", "FOREIGN KEY"] {
+        for (at, _) in sql.match_indices(what) {
+            let before = sql[..at].trim_end();
+            let name = before.strip_suffix('"').and_then(|rest| rest.rsplit_once('"')).map(|(_, name)| name);
+            if !name.is_some_and(|name| name.starts_with(char::is_lowercase) && name.split(' ').count() >= 3) {
+                faults.push(format!("{}: a {what} without a sentence for a name, after {name:?}", file.path));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn constraint_names_are_sentences() {
+    none(files(&["migrations"], "sql").iter().flat_map(unnamed_constraints));
+    let sample = "CONSTRAINT \"a b c\" CHECK (x > 0), CONSTRAINT x_check CHECK (x > 0), y integer PRIMARY KEY";
+    assert_eq!(unnamed_constraints(&File::new("x", sample)).len(), 2);
+}
+
+/// Rows `| question | [file](link) | `symbol` |` and `| never | `test` in file |`.
+fn architecture_faults(document: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut faults = Vec::new();
+    for row in tables(document).into_iter().flatten() {
+        let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+        let claim = match cells[..] {
+            [_, file, symbol] => {
+                file.split(['[', ']']).nth(1).map(|file| (file.to_owned(), symbol.trim_matches('`').to_owned()))
+            }
+            [_, kept] => kept
+                .split_once("` in ")
+                .map(|(test, file)| (file.to_owned(), format!("fn {}(", test.trim_start_matches('`')))),
+            _ => None,
+        };
+        match claim {
+            None => faults.push(format!("a row without file and symbol: {row:?}")),
+            Some((file, symbol)) => match read(&file) {
+                None => faults.push(format!("there is no {file}")),
+                Some(text) if !text.contains(&symbol) => faults.push(format!("{file} does not hold {symbol}")),
+                Some(_) => {}
+            },
+        }
+    }
+    faults
+}
+
+#[test]
+fn the_architecture_page_tells_where_things_are_and_which_test_keeps_each_absence() {
+    let document = read("docs/architecture.md");
+    assert!(tables(&document).len() == 2 && tables(&document).iter().all(|table| table.len() >= 10));
+    none(architecture_faults(&document, |path| std::fs::read_to_string(root().join(path)).ok()));
+    let sample = "| a | b | c |\n| --- | --- | --- |\n| q | [f](f) | `fn x` |\n| q | [g](g) | `fn x` |\n\n| a | b |\n| --- | --- |\n| n | `t` in f |\n";
+    let read = |path: &str| (path == "f").then(|| "fn y() {}".to_owned());
+    assert_eq!(architecture_faults(sample, read).len(), 3);
+}
+
+fn dead_links(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+    let here = Path::new(&file.path).parent().unwrap_or(Path::new(""));
+    let links = file.text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
+    let local = links.filter(|link| !link.contains("://") && !link.starts_with('#'));
+    local
+        .filter(|link| !exists(&here.join(link.split('#').next().unwrap_or_default())))
+        .map(|link| format!("{}: the link {link} leads nowhere", file.path))
+        .collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let pages = files(&["docs", "scripts", "README.md", "CHANGELOG.md"], "md");
+    assert!(pages.len() >= 7, "{pages:?}");
+    none(pages.iter().flat_map(|file| dead_links(file, |path| root().join(path).exists())));
+    let sample = File::new("docs/x.md", "[a](b.md) [c](https://d) [e](../f#g)");
+    assert_eq!(dead_links(&sample, |path| path == Path::new("docs/../f")), ["docs/x.md: the link b.md leads nowhere"]);
+}
+
+#[test]
+fn every_script_is_listed_and_every_command_of_the_readme_can_be_run() {
+    let listed: BTreeSet<String> =
+        tables(&read("scripts/README.md"))[0].iter().map(|row| row[0].trim_matches('`').to_owned()).collect();
+    let there: BTreeSet<String> = files(&["scripts"], "")
+        .iter()
+        .map(|file| file.path["scripts/".len()..].to_owned())
+        .filter(|name| name != "README.md")
+        .collect();
+    assert_eq!(listed, there);
+    let readme = read("README.md");
+    let commands: Vec<&str> = readme.lines().filter(|line| line.starts_with("scripts/")).collect();
+    assert!(commands.len() >= 2);
+    let commands = commands.iter().map(|line| line.split(' ').next().unwrap_or_default().to_owned());
+    let scripts = there.iter().filter(|name| !name.ends_with(".sh")).map(|name| format!("scripts/{name}"));
+    for command in commands.chain(scripts).chain([".ci/run".to_owned()]) {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(root().join(&command))
+                .unwrap_or_else(|_| panic!("there is no {command}"))
+                .permissions();
+            assert!(mode.mode() & 0o111 == 0o111, "{command} cannot be run");
+        }
+    }
+    let ci: Vec<String> = read(".ci/run").lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+    assert_eq!(ci, ["exec \"$(dirname \"$0\")/../scripts/test\""]);
+}
+
+#[test]
+fn the_example_of_the_readme_is_the_compiled_one() {
+    let example = |text: &str, fence: &str| {
+        text.split_once(fence).and_then(|(_, rest)| rest.split_once("```")).map(|(code, _)| code.to_owned())
+    };
+    let readme = example(&read("README.md"), "```rust\n").expect("the README has an example");
+    let guide: String = read("src/lib.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("//!"))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned() + "\n")
+        .collect();
+    assert_eq!(Some(readme), example(&guide, "```no_run\n"));
+}
+
+#[test]
+fn sql_md_lists_the_arguments_and_answer_columns_of_the_migration() {
+    let (page, sql) = (read("docs/sql.md"), read("migrations/V2__acquire.sql"));
+    let columns = |table: usize| -> Vec<String> {
+        tables(&page)[table].iter().map(|row| format!("{} {}", row[0].trim_matches('`'), row[1])).collect()
+    };
+    let declared = |from: &str| -> Vec<String> {
+        let (_, rest) = sql.split_once(from).expect(from);
+        let (list, _) = rest.split_once("\n)").expect("a list ends on a line of its own");
+        list.split(',').map(|item| item.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(columns(0), declared("FUNCTION call_budget.call_budget_acquire("));
+    assert_eq!(columns(1), declared("TYPE call_budget.call_budget_answer AS ("));
+    let dates = [columns(0), columns(1)]
+        .concat()
+        .into_iter()
+        .filter(|column| column.contains("time") && !column.starts_with("timeline "));
+    assert_eq!(dates.collect::<Vec<_>>(), [""; 0], "only durations cross the wire");
+    let reasons: BTreeSet<String> = first_cells(&page, 2);
+    let given: BTreeSet<String> = text::between(&sql, "refusal := '", "'")
+        .chain(text::between(&sql, "NULL, 'unknown_budget'", ",").map(|_| "unknown_budget".into()))
+        .collect();
+    assert_eq!(reasons, given);
+}
+
+#[test]
+fn sql_md_lists_the_sqlstates_of_the_migrations() {
+    let raised: BTreeSet<String> = files(&["migrations"], "sql")
+        .iter()
+        .flat_map(|file| text::between(&file.text, "ERRCODE = '", "'").collect::<Vec<_>>())
+        .collect();
+    let mut listed = first_cells(&read("docs/sql.md"), 3);
+    assert!(listed.remove("23514"), "the constraints are listed too");
+    assert_eq!(listed, raised);
+    let known = read("src/store/sqlstate.rs");
+    assert!(raised.iter().all(|state| known.contains(&format!("\"{state}\""))), "{raised:?}");
+}
+
+#[test]
+fn sql_md_lists_the_codes_of_the_library() {
+    let source = read("src/error.rs");
+    let codes: BTreeSet<String> = text::between(&source, "=> \"", "\"").collect();
+    assert!(codes.len() >= 7, "{codes:?}");
+    assert_eq!(first_cells(&read("docs/sql.md"), 4), codes);
+}
+
+#[test]
+fn sql_md_calls_each_function_by_its_arguments() {
+    let sql: String = files(&["migrations"], "sql").into_iter().map(|file| file.text).collect();
+    let signatures: BTreeSet<String> = text::between(&sql, "CREATE FUNCTION call_budget.", " RETURNS")
+        .chain(text::between(&sql, "CREATE FUNCTION call_budget.", "\nRETURNS"))
+        .map(|head| {
+            let (name, arguments) = head.split_once('(').unwrap_or((&head, ")"));
+            let names =
+                arguments.trim_end_matches(')').split(',').filter_map(|argument| argument.split_whitespace().next());
+            format!("{name}({})", names.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    let page = read("docs/sql.md");
+    let called = text::between(&page, "`call_budget_", "`")
+        .filter(|call| call.contains('('))
+        .map(|call| format!("call_budget_{call}"));
+    none(called.filter(|call| !signatures.contains(call)).map(|call| format!("no migration has {call}")));
+}
+
+fn first_cells(page: &str, table: usize) -> BTreeSet<String> {
+    tables(page)[table].iter().map(|row| row[0].trim_matches('`').to_owned()).collect()
+}
+
+/// A fault for each of `words` that the code of `file` holds, tests at its end aside.
+fn forbidden(file: &File, words: &[&str]) -> Vec<String> {
+    let code = text::code(&file.text);
+    words
+        .iter()
+        .filter(|word| code.contains(**word))
+        .map(|word| format!("{}: {word} may not stand here", file.path))
+        .collect()
+}
+
+fn everything() -> Vec<File> {
+    files(
+        &[
+            "src",
+            "tests",
+            "migrations",
+            "scripts",
+            "docs",
+            ".ci",
+            "Cargo.toml",
+            "README.md",
+            "CHANGELOG.md",
+            "clippy.toml",
+            "deny.toml",
+        ],
+        "",
+    )
+}
+
+#[track_caller]
+fn none(faults: impl IntoIterator<Item = String>) {
+    let faults: Vec<String> = faults.into_iter().collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
