@@ -8,7 +8,7 @@ use call_budget::test_util::ManualClock;
 use call_budget::{AcquireError, Code, Settings};
 
 use crate::script::{Script, Step, standing};
-use crate::{ms, pass, settle, within};
+use crate::{ended, ms, pass, settle, within};
 
 /// The error that an acquire of `max_wait` ends with, exactly at its end.
 async fn ends(clock: &ManualClock, script: &Script<ManualClock>, max_wait: Duration) -> AcquireError {
@@ -20,7 +20,7 @@ async fn ends(clock: &ManualClock, script: &Script<ManualClock>, max_wait: Durat
     clock.advance(ms(1));
     settle().await;
     assert!(waiting.is_finished(), "{max_wait:?} is over");
-    waiting.await.unwrap().unwrap_err()
+    ended(waiting).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -91,10 +91,10 @@ async fn an_impatient_caller_does_not_cut_the_call_short_for_the_others() {
     let impatient = acquire(ms(5));
     settle().await;
     pass(&clock, ms(5)).await;
-    assert_eq!(impatient.await.unwrap().unwrap_err().code(), Code::Uncertain);
+    assert_eq!(ended(impatient).await.unwrap_err().code(), Code::Uncertain);
     let newcomer = acquire(ms(30_000));
     pass(&clock, ms(15)).await;
-    newcomer.await.unwrap().unwrap();
+    ended(newcomer).await.unwrap();
     assert_eq!(
         (script.calls(), budget.counters().store_failures),
         (1, 0),

@@ -9,7 +9,7 @@ use call_budget::store::{Failing, Refusal};
 use tokio::task::JoinSet;
 
 use crate::script::{Script, Step, standing};
-use crate::{costing, ms, pass, settle};
+use crate::{all_ended, costing, ended, ms, pass, settle};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_thousand_waiting_tasks_make_one_store_call_at_a_time_and_few_in_all() {
@@ -22,7 +22,7 @@ async fn a_thousand_waiting_tasks_make_one_store_call_at_a_time_and_few_in_all()
         let budget = budget.clone();
         tasks.spawn(async move { budget.acquire("kis-real", "order").await.unwrap().start().unwrap() });
     }
-    assert_eq!(tasks.join_all().await.len(), 1000);
+    assert_eq!(all_ended(tasks).await.len(), 1000);
     assert_eq!(script.most_in_flight(), 1);
     assert!(script.calls() <= 50, "{} calls", script.calls());
     assert_eq!(budget.counters().permits, 1000);
@@ -47,7 +47,7 @@ async fn one_call_asks_for_everybody_in_order_and_the_lane_id_stays_over_failure
     }
     settle().await;
     pass(&clock, ms(600)).await;
-    let mut last: Vec<_> = tasks.join_all().await.split_off(2);
+    let mut last: Vec<_> = all_ended(tasks).await.split_off(2);
     last.sort_unstable();
     assert_eq!(last.iter().map(|(_, cost)| cost.unwrap()).collect::<Vec<_>>(), [3, 4, 5], "by slot");
     assert_eq!(script.costs(), [vec![1, 2, 3, 4, 5], vec![3, 4, 5], vec![3, 4, 5], vec![3, 4, 5]]);
@@ -132,8 +132,8 @@ async fn a_lane_is_one_lane_even_when_its_name_was_unknown_a_moment_ago() {
     let fourth = tokio::spawn(acquire());
     settle().await;
     pass(&clock, ms(40)).await;
-    third.await.unwrap().unwrap();
-    fourth.await.unwrap().unwrap();
+    ended(third).await.unwrap();
+    ended(fourth).await.unwrap();
     assert_eq!(script.costs(), [vec![1, 1], vec![1], vec![1, 1]], "the third and the fourth are asked for together");
 }
 

@@ -23,6 +23,8 @@ use std::time::Duration;
 use call_budget::clock::Clock;
 use call_budget::test_util::{Instant, Limit, ManualClock, MemoryStore};
 use call_budget::{AcquireError, CallBudget, Options, Permit, Settings};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -59,6 +61,15 @@ fn in_memory(
 /// One call, answered at once.
 fn send<C: Clock>(permit: Result<Permit<C>, AcquireError>) {
     drop(permit.expect("a permit").start().expect("inside its window"));
+}
+
+/// What a task came to. A test of a wait that never ends must end.
+async fn ended<T>(task: JoinHandle<T>) -> T {
+    timeout(ms(10_000), task).await.expect("it does not end").unwrap()
+}
+
+async fn all_ended<T: 'static>(tasks: JoinSet<T>) -> Vec<T> {
+    timeout(ms(10_000), tasks.join_all()).await.expect("they do not end")
 }
 
 /// Lets every task of this runtime run until it waits for something: on a clock that stands, that is an event.

@@ -9,7 +9,7 @@ use call_budget::store::Failing;
 use call_budget::{Code, Settings};
 
 use crate::script::{Step, standing};
-use crate::{ms, pass, settle};
+use crate::{ended, ms, pass, settle};
 
 #[tokio::test]
 async fn an_outage_is_judged_from_its_first_failure_then_newcomers_fail_at_once_and_recovery_is_at_once() {
@@ -35,7 +35,7 @@ async fn an_outage_is_judged_from_its_first_failure_then_newcomers_fail_at_once_
     assert!(!first.is_finished() && !later.is_finished(), "not yet judged");
     pass(&clock, ms(270)).await;
     for waiting in [first, later] {
-        let error = waiting.await.unwrap().unwrap_err();
+        let error = ended(waiting).await.unwrap_err();
         assert_eq!((error.code(), error.stage()), (Code::StoreUnavailable, Some(Stage::Connect)));
         assert!(!error.may_have_spent());
         assert!(error.to_string().contains("as the script says"), "{error}");
@@ -50,13 +50,13 @@ async fn an_outage_is_judged_from_its_first_failure_then_newcomers_fail_at_once_
     assert_eq!(script.calls(), before, "nobody waits, nobody asks");
     let newcomer = acquire();
     settle().await;
-    assert_eq!(newcomer.await.unwrap().unwrap_err().code(), Code::StoreUnavailable, "without waiting");
+    assert_eq!(ended(newcomer).await.unwrap_err().code(), Code::StoreUnavailable, "without waiting");
     assert_eq!(script.calls(), before + 1);
 
     well.store(true, Ordering::SeqCst);
     let recovered = acquire();
     settle().await;
-    recovered.await.unwrap().unwrap();
+    ended(recovered).await.unwrap();
     well.store(false, Ordering::SeqCst);
     let again = acquire();
     settle().await;
@@ -73,7 +73,7 @@ async fn an_outage_of_lost_answers_says_how_many() {
     let waiting = tokio::spawn(async move { budget.acquire("kis-real", "order").await.unwrap_err() });
     settle().await;
     pass(&clock, ms(3500)).await;
-    let error = waiting.await.unwrap();
+    let error = ended(waiting).await;
     assert_eq!((error.code(), error.stage(), error.lost()), (Code::StoreUnavailable, Some(Stage::Query), 2));
 }
 

@@ -5,7 +5,7 @@ use call_budget::{Code, Settings};
 use tokio::task::JoinSet;
 
 use crate::script::{Step, standing};
-use crate::{Duration, costing, in_memory, limit, ms, pass, settle, within};
+use crate::{Duration, all_ended, costing, ended, in_memory, limit, ms, pass, settle, within};
 
 #[tokio::test]
 async fn whoever_cannot_be_served_in_time_is_refused_before_waiting_and_others_are_not_touched() {
@@ -17,13 +17,13 @@ async fn whoever_cannot_be_served_in_time_is_refused_before_waiting_and_others_a
     };
     let (impatient, patient) = (acquire(ms(500)), acquire(ms(30_000)));
     settle().await;
-    let error = impatient.await.unwrap().unwrap_err();
+    let error = ended(impatient).await.unwrap_err();
     assert_eq!((error.code(), error.may_have_spent()), (Code::WaitExceeded, false));
     assert_eq!(error.retry_after(), Some(Duration::from_micros(1_101_101)));
     pass(&clock, ms(1101)).await;
     assert!(!patient.is_finished());
     pass(&clock, ms(1)).await;
-    patient.await.unwrap().unwrap();
+    ended(patient).await.unwrap();
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_crowd_without_patience_is_refused_by_one_call() {
         let budget = budget.clone();
         tasks.spawn(async move { budget.acquire_with("a", "b", within(ms(500))).await.unwrap_err().retry_after() });
     }
-    assert!(tasks.join_all().await.into_iter().all(|retry_after| retry_after == Some(ms(700))));
+    assert!(all_ended(tasks).await.into_iter().all(|retry_after| retry_after == Some(ms(700))));
     assert_eq!(script.calls(), 1);
 }
 
@@ -58,7 +58,7 @@ async fn a_paused_budget_refuses_at_once_and_serves_again_once_resumed() {
     pass(&clock, ms(699)).await;
     assert!(!waiting.is_finished(), "pushed back");
     pass(&clock, ms(1)).await;
-    waiting.await.unwrap().unwrap();
+    ended(waiting).await.unwrap();
     assert_eq!(store.granted("kis-real", "order"), budget.counters().granted);
 }
 
@@ -89,12 +89,12 @@ async fn a_cost_over_the_largest_is_refused_and_others_in_the_same_call_are_serv
     let (small, over, large, absurd) = (acquire(1), acquire(4), acquire(3), acquire(u32::MAX));
     settle().await;
     for refused in [over, absurd] {
-        let error = refused.await.unwrap().unwrap_err();
+        let error = ended(refused).await.unwrap_err();
         assert_eq!(error.code(), Code::Misconfigured);
         assert!(error.to_string().contains("max_cost 3"), "{error}");
     }
     pass(&clock, ms(70)).await;
-    assert_eq!((small.await.unwrap().unwrap(), large.await.unwrap().unwrap()), (Some(1), Some(3)));
+    assert_eq!((ended(small).await.unwrap(), ended(large).await.unwrap()), (Some(1), Some(3)));
 }
 
 #[tokio::test]

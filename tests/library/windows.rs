@@ -7,7 +7,7 @@ use call_budget::{Closed, Code, Settings};
 use tokio::sync::oneshot;
 
 use crate::script::{Step, standing};
-use crate::{at, ms, pass, settle, within};
+use crate::{at, ended, ms, pass, settle, within};
 
 const US: Duration = Duration::from_micros(1);
 
@@ -24,7 +24,7 @@ async fn a_permit_opens_at_the_answer_plus_wait_and_closes_at_the_request_plus_w
     clock.advance(US);
     settle().await;
     assert!(waiting.is_finished(), "40 ms after the request");
-    let permit = waiting.await.unwrap();
+    let permit = ended(waiting).await;
     assert!(permit.governed());
     assert_eq!(permit.closes_at(), Some(at(ms(80))));
     clock.advance(ms(40));
@@ -78,8 +78,8 @@ async fn a_caller_woken_too_late_does_not_send_but_asks_again_at_the_place_it_ha
     clock.advance(ms(919));
     settle().await;
     assert_eq!(script.costs()[2], [1, 2], "it goes before the newcomer");
-    assert_eq!(stalled.await.unwrap(), Some(at(ms(1050))));
-    newcomer.await.unwrap();
+    assert_eq!(ended(stalled).await, Some(at(ms(1050))));
+    ended(newcomer).await;
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_round_trip_over_rtt_max_drops_its_slots_and_probes_with_back_off_befo
     let probes = [dropped_at + 20, dropped_at + 20 + 40, dropped_at + 20 + 40 + 80];
     assert_eq!(script.probed_at(), probes.map(|at_ms| at(ms(at_ms))));
     assert_eq!(script.asked_at(), [at(ms(0)), at(ms(probes[2]))]);
-    assert_eq!(waiting.await.unwrap(), Some(at(ms(probes[2] + 50))));
+    assert_eq!(ended(waiting).await, Some(at(ms(probes[2] + 50))));
     let counters = budget.counters();
     assert_eq!((counters.granted, counters.permits, counters.dropped_round_trip), (2, 1, 1));
     assert_eq!((counters.probes, counters.store_calls), (3, 2));
@@ -114,7 +114,7 @@ async fn a_round_trip_of_exactly_rtt_max_is_used() {
     let waiting = tokio::spawn(async move { budget.acquire("a", "b").await.unwrap().closes_at() });
     settle().await;
     pass(&clock, ms(25)).await;
-    assert_eq!(waiting.await.unwrap(), Some(at(ms(50))));
+    assert_eq!(ended(waiting).await, Some(at(ms(50))));
 }
 
 /// The answer and the deadline of the store call (1 s) meet in one poll.
@@ -140,7 +140,7 @@ async fn an_answer_after_the_deadline_is_a_loss() {
     let counters = budget.counters();
     assert_eq!((counters.granted, counters.permits, counters.dropped_late), (1, 0, 1));
     pass(&clock, ms(500)).await;
-    let error = waiting.await.unwrap();
+    let error = ended(waiting).await;
     assert!(error.may_have_spent() && error.lost() == 1, "{error:?}");
     assert_eq!(error.code(), Code::Uncertain, "{error}");
 }
@@ -160,9 +160,9 @@ async fn a_slot_that_opens_only_after_max_wait_goes_to_the_next() {
     };
     let (impatient, patient) = (acquire(ms(39)), acquire(ms(40)));
     settle().await;
-    let refused = impatient.await.unwrap().unwrap_err();
+    let refused = ended(impatient).await.unwrap_err();
     assert_eq!((refused.code(), refused.retry_after()), (Code::WaitExceeded, Some(ms(40))));
     pass(&clock, ms(40)).await;
-    assert_eq!(patient.await.unwrap().unwrap(), Some(at(ms(90))));
+    assert_eq!(ended(patient).await.unwrap(), Some(at(ms(90))));
     assert_eq!(script.calls(), 1);
 }
