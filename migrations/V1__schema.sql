@@ -75,6 +75,8 @@ CREATE TABLE call_budget.call_budget_schedule (
     last_slot_us bigint  NOT NULL DEFAULT 0,
     last_cost    integer NOT NULL DEFAULT 1,
     last_seen_us bigint  NOT NULL DEFAULT 0,
+    -- Lanes that want something, alive or not. With none, a call need not look at the queue.
+    waiting      bigint  NOT NULL DEFAULT 0,
     CONSTRAINT "a budget has one schedule" PRIMARY KEY (budget)
 ) WITH (fillfactor = 25, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
 
@@ -108,7 +110,7 @@ CREATE UNLOGGED TABLE call_budget.call_budget_waiter (
 CREATE UNLOGGED TABLE call_budget.call_budget_marker (
     budget     text        NOT NULL,
     started_at timestamptz NOT NULL,
-    timeline   text        NOT NULL,
+    timeline   bigint      NOT NULL,
     table_oid  oid         NOT NULL,
     -- Holds the database's oid: a database made from a template brings the row along, under another path.
     file_path  text        NOT NULL,

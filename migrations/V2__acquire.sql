@@ -71,14 +71,14 @@ RETURNS bigint[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 
 -- The timeline of this server, as in the names of its WAL files. (pg_control_checkpoint() lags after a promotion.)
-CREATE FUNCTION call_budget.call_budget_timeline() RETURNS text
+CREATE FUNCTION call_budget.call_budget_timeline() RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
-    SELECT pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8)
+    SELECT ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::bigint
 $$;
 
 -- The budgets of which nothing was forgotten since their last fence: the marker is there and tells of this very server.
 CREATE VIEW call_budget.call_budget_remembered AS
-SELECT m.budget FROM call_budget.call_budget_marker AS m
+SELECT m.budget, m.timeline FROM call_budget.call_budget_marker AS m
  WHERE m.started_at = pg_postmaster_start_time() AND m.timeline = call_budget.call_budget_timeline()
    AND m.table_oid = m.tableoid AND m.file_path = pg_relation_filepath(m.tableoid);
 
@@ -116,7 +116,7 @@ BEGIN
            widest_lookahead_us = b.lookahead_us, widest_max_cost = b.max_cost, fences = b.fences + 1
      WHERE b.name = budget_name;
     -- Or a clock that steps back before the next call would leave the fence standing for as long as the step.
-    UPDATE call_budget.call_budget_schedule AS s SET last_seen_us = now_us WHERE s.budget = budget_name;
+    UPDATE call_budget.call_budget_schedule AS s SET last_seen_us = now_us, waiting = 0 WHERE s.budget = budget_name;
     DELETE FROM call_budget.call_budget_waiter AS w WHERE w.budget = budget_name;
     DELETE FROM call_budget.call_budget_marker AS m WHERE m.budget = budget_name;
     INSERT INTO call_budget.call_budget_marker (budget, started_at, timeline, table_oid, file_path)
@@ -136,16 +136,15 @@ CREATE FUNCTION call_budget.call_budget_reserve(
 ) RETURNS call_budget.call_budget_answer
 LANGUAGE plpgsql AS $$
 DECLARE
-    nap_us    CONSTANT bigint := 5000000;    -- nobody sleeps longer: new settings and dead lanes are noticed by then
-    sweep_us  CONSTANT bigint := 600000000;  -- a lane not seen for this long is gone
-    million   CONSTANT bigint := 1000000;
     warming   CONSTANT boolean := b.name = '';
-    remembered boolean;         -- nothing was forgotten since the last fence
-    s         record;           -- the schedule
     c         record;           -- the caller's class
-    w         record;           -- the lane's own row, and how many other lanes are in time for their appointment
+    s         record;           -- the schedule
     base_us   bigint;           -- the first slot that is free
-    share     bigint;           -- units that one call takes at most while others wait
+    timeline  bigint;           -- NULL where commits may have been forgotten since the last fence
+    own_units bigint;           -- the lane's own row, where it has one
+    own_place bigint;           -- its place in the queue, where it waits in this class
+    alive     bigint;           -- other lanes that are in time for their appointment
+    share     bigint;           -- units that one call takes at most while they wait
     my_rank   bigint[];
     heads     call_budget.call_budget_head[];
     head      call_budget.call_budget_head;
@@ -160,22 +159,19 @@ DECLARE
     retry_us  bigint;
     refusal   text;
 BEGIN
-    IF b.paused THEN
-        refusal := 'paused';
-        retry_us := million;
-    ELSIF (b.max_cost >= ALL (costs)) IS NOT TRUE THEN
-        refusal := 'cost_out_of_range';
-    END IF;
     SELECT x.priority::integer, x.floor_ppm::integer, x.due_us, x.last_slot_us INTO c
       FROM call_budget.call_budget_class AS x WHERE x.budget = b.name AND x.name = class_name;
-    IF NOT FOUND AND refusal IS NULL THEN
-        refusal := 'unknown_class';
+    IF (FOUND AND b.max_cost >= ALL (costs) AND NOT b.paused OR warming) IS NOT TRUE THEN
+        refusal := CASE WHEN b.paused THEN 'paused' WHEN b.max_cost >= ALL (costs) THEN 'unknown_class' ELSE 'cost_out_of_range' END;
+        RETURN ROW (call_budget.call_budget_contract(), nonce, waits_us, CASE refusal WHEN 'paused' THEN 1000000 END, refusal,
+                    b.interval_us, b.lookahead_us, b.send_window_us, b.max_cost, b.version, b.fences,
+                    call_budget.call_budget_timeline(), now_us)::call_budget.call_budget_answer;
     END IF;
     LOOP
-        SELECT h.last_slot_us + h.last_cost * b.interval_us AS next_us, now_us < h.last_seen_us AS stepped_back INTO s
+        SELECT h.last_slot_us + h.last_cost * b.interval_us AS next_us, h.waiting, now_us < h.last_seen_us AS stepped_back INTO s
           FROM call_budget.call_budget_schedule AS h WHERE h.budget = b.name;
-        SELECT true INTO remembered FROM call_budget.call_budget_remembered AS r WHERE r.budget = b.name;
-        EXIT WHEN refusal IS NOT NULL OR warming OR remembered AND NOT s.stepped_back;
+        SELECT r.timeline INTO timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = b.name;
+        EXIT WHEN timeline IS NOT NULL AND NOT s.stepped_back OR warming;
         IF s.stepped_back IS NULL THEN
             RAISE EXCEPTION 'budget "%" has no row in call_budget_schedule: set the budget again', b.name USING ERRCODE = 'CB003';
         END IF;
@@ -183,7 +179,7 @@ BEGIN
         IF s.stepped_back THEN
             PERFORM call_budget.call_budget_shift(b.name, now_us);
         END IF;
-        IF remembered IS NOT TRUE THEN
+        IF timeline IS NULL THEN
             PERFORM call_budget.call_budget_fence_now(b.name, now_us);
         END IF;
         SELECT * INTO STRICT b FROM call_budget.call_budget_state AS t WHERE t.name = b.name;
@@ -191,15 +187,17 @@ BEGIN
           FROM call_budget.call_budget_class AS x WHERE x.budget = b.name AND x.name = class_name;
     END LOOP;
     base_us := greatest(s.next_us, b.fenced_until_us, b.blocked_until_us, now_us);
-    SELECT count(*) FILTER (WHERE o.lane <> lane_id AND o.units > 0 AND o.appointment_us + b.send_window_us >= now_us) AS alive,
-           max(o.units) FILTER (WHERE o.lane = lane_id) AS units,
-           max(o.place_us) FILTER (WHERE o.lane = lane_id AND o.units > 0 AND o.class = class_name) AS place_us
-      INTO w FROM call_budget.call_budget_waiter AS o WHERE o.budget = b.name AND (refusal IS NULL OR warming);
 
+    IF s.waiting > 0 OR warming THEN
+        SELECT count(*) FILTER (WHERE o.lane <> lane_id AND o.units > 0 AND o.appointment_us + b.send_window_us >= now_us),
+               max(o.units) FILTER (WHERE o.lane = lane_id),
+               max(o.place_us) FILTER (WHERE o.lane = lane_id AND o.units > 0 AND o.class = class_name)
+          INTO alive, own_units, own_place FROM call_budget.call_budget_waiter AS o WHERE o.budget = b.name;
+    END IF;
     -- A lane blocks this one if it ranks better AND its appointment comes in time for this slot: the absent never hold a
     -- slot idle. In its own class a newcomer queues behind whoever is due.
-    IF w.alive > 0 OR warming THEN
-        share := greatest(1, b.lookahead_us / (b.interval_us * (1 + least(4, w.alive))));
+    IF alive > 0 OR warming THEN
+        share := greatest(1, b.lookahead_us / (b.interval_us * (1 + least(4, alive))));
         my_rank := call_budget.call_budget_rank(c.floor_ppm, c.due_us, c.priority, c.last_slot_us, base_us);
         SELECT array_agg(ROW (h.*)::call_budget.call_budget_head) INTO heads FROM (
             SELECT x.name, x.priority, x.floor_ppm, x.due_us, x.last_slot_us, min(o.appointment_us), sum(least(o.units, share))::bigint
@@ -212,14 +210,13 @@ BEGIN
         FOREACH head IN ARRAY heads LOOP
             its_rank := call_budget.call_budget_rank(head.floor_ppm, head.due_us, head.priority, head.last_slot_us, base_us);
             blocked := blocked OR head.earliest_us <= base_us
-                AND CASE WHEN head.class = class_name THEN w.place_us IS NULL ELSE its_rank < my_rank END;
+                AND CASE WHEN head.class = class_name THEN own_place IS NULL ELSE its_rank < my_rank END;
         END LOOP;
     END IF;
 
     -- While others wait, one call takes no more than its share.
-    WHILE slots < cardinality(costs) AND refusal IS NULL AND NOT blocked
-          AND base_us + used * b.interval_us <= now_us + b.lookahead_us
-          AND (slots = 0 OR w.alive = 0 OR used + costs[slots + 1] <= share) LOOP
+    WHILE slots < cardinality(costs) AND NOT blocked AND base_us + used * b.interval_us <= now_us + b.lookahead_us
+          AND (slots = 0 OR share IS NULL OR used + costs[slots + 1] <= share) LOOP
         waits_us := waits_us || (base_us + used * b.interval_us - now_us);
         used := used + costs[slots + 1];
         slots := slots + 1;
@@ -231,8 +228,8 @@ BEGIN
             -- A share claimed because it was due moves on by what it took, so that waiting never adds up to a burst; a
             -- share taken by priority starts anew.
             c.due_us := CASE WHEN c.due_us <= base_us
-                THEN greatest(c.due_us, base_us - b.lookahead_us) + used * b.interval_us * million / c.floor_ppm
-                ELSE c.last_slot_us + costs[slots] * b.interval_us * million / c.floor_ppm END;
+                THEN greatest(c.due_us, base_us - b.lookahead_us) + used * b.interval_us * 1000000 / c.floor_ppm
+                ELSE c.last_slot_us + costs[slots] * b.interval_us * 1000000 / c.floor_ppm END;
         END IF;
         UPDATE call_budget.call_budget_class AS x
            SET last_slot_us = c.last_slot_us, due_us = c.due_us, granted = x.granted + slots
@@ -241,11 +238,11 @@ BEGIN
            SET last_slot_us = c.last_slot_us, last_cost = costs[slots], last_seen_us = now_us WHERE h.budget = b.name;
     END IF;
 
-    IF slots < cardinality(costs) AND refusal IS NULL OR warming THEN
+    IF slots < cardinality(costs) OR warming THEN
         -- An appointment for what is left, by an estimate that is a lower bound.
         IF slots > 0 THEN
             base_us := greatest(base_us, c.last_slot_us + costs[slots] * b.interval_us);
-            w.place_us := NULL;
+            own_place := NULL;
         END IF;
         my_rank := call_budget.call_budget_rank(c.floor_ppm, c.due_us, c.priority, c.last_slot_us, base_us);
         SELECT coalesce(sum(least(o.units, share)), 0)::bigint AS ahead,
@@ -253,7 +250,7 @@ BEGIN
           INTO rest
           FROM call_budget.call_budget_waiter AS o
          WHERE o.budget = b.name AND o.lane <> lane_id AND o.units > 0 AND o.class = class_name
-           AND o.appointment_us + b.send_window_us >= now_us AND o.place_us < coalesce(w.place_us, now_us);
+           AND o.appointment_us + b.send_window_us >= now_us AND o.place_us < coalesce(own_place, now_us);
         before_me := 0;
         FOREACH head IN ARRAY coalesce(heads, '{}') LOOP
             its_rank := call_budget.call_budget_rank(head.floor_ppm, head.due_us, head.priority, head.last_slot_us, base_us);
@@ -266,29 +263,35 @@ BEGIN
         estimate := base_us + (rest.ahead + before_me) * b.interval_us;
         IF c.floor_ppm > 0 AND c.due_us > base_us THEN
             -- numeric: a long queue of a slow budget would not fit into a bigint
-            estimate := least(estimate, c.due_us + div(rest.ahead::numeric * b.interval_us * million, c.floor_ppm));
+            estimate := least(estimate, c.due_us + div(rest.ahead::numeric * b.interval_us * 1000000, c.floor_ppm));
         END IF;
         IF slots = 0 AND estimate - now_us > patience_us THEN
             refusal := 'patience';
             retry_us := estimate - now_us;
         ELSE
-            retry_us := least(nap_us, greatest(estimate - b.lookahead_us / 2 - now_us, least(b.interval_us, b.lookahead_us) / 4));
+            -- The nap, 5 s: nobody sleeps longer, so that new settings and dead lanes are noticed by then.
+            retry_us := least(5000000, greatest(estimate - b.lookahead_us / 2 - now_us, least(b.interval_us, b.lookahead_us) / 4));
+            IF (own_units > 0) IS NOT TRUE THEN
+                -- A lane not seen for 10 minutes is gone.
+                DELETE FROM call_budget.call_budget_waiter AS o WHERE o.budget = b.name AND o.appointment_us < now_us - 600000000;
+            END IF;
+            INSERT INTO call_budget.call_budget_waiter AS o (budget, lane, class, units, place_us, appointment_us)
+            SELECT b.name, lane_id, class_name, rest.units, coalesce(own_place, now_us), now_us + retry_us WHERE NOT warming
+                ON CONFLICT (budget, lane) DO UPDATE
+               SET class = excluded.class, units = excluded.units, place_us = excluded.place_us, appointment_us = excluded.appointment_us;
         END IF;
-        IF w.units IS NULL AND refusal IS NULL OR warming THEN
-            DELETE FROM call_budget.call_budget_waiter AS o WHERE o.budget = b.name AND o.appointment_us < now_us - sweep_us;
-        END IF;
-        INSERT INTO call_budget.call_budget_waiter AS o (budget, lane, class, units, place_us, appointment_us)
-        SELECT b.name, lane_id, class_name, rest.units, coalesce(w.place_us, now_us), now_us + retry_us WHERE refusal IS NULL AND NOT warming
-            ON CONFLICT (budget, lane) DO UPDATE
-           SET class = excluded.class, units = excluded.units, place_us = excluded.place_us, appointment_us = excluded.appointment_us;
-        UPDATE call_budget.call_budget_schedule AS h SET last_seen_us = now_us WHERE h.budget = b.name AND slots = 0;
     END IF;
-    IF w.units > 0 AND (slots = cardinality(costs) OR refusal IS NOT NULL) OR warming THEN
+    IF own_units > 0 AND retry_us IS NULL OR refusal IS NOT NULL OR warming THEN
         UPDATE call_budget.call_budget_waiter AS o SET units = 0 WHERE o.budget = b.name AND o.lane = lane_id;
     END IF;
+    IF s.waiting > 0 OR slots < cardinality(costs) OR warming THEN
+        UPDATE call_budget.call_budget_schedule AS h
+           SET last_seen_us = now_us,
+               waiting = (SELECT count(*) FROM call_budget.call_budget_waiter AS o WHERE o.budget = b.name AND o.units > 0)
+         WHERE h.budget = b.name;
+    END IF;
     RETURN ROW (call_budget.call_budget_contract(), nonce, waits_us, retry_us, refusal, b.interval_us, b.lookahead_us,
-                b.send_window_us, b.max_cost, b.version, b.fences,
-                ('x' || call_budget.call_budget_timeline())::bit(32)::bigint, now_us)::call_budget.call_budget_answer;
+                b.send_window_us, b.max_cost, b.version, b.fences, timeline, now_us)::call_budget.call_budget_answer;
 END $$;
 
 CREATE FUNCTION call_budget.call_budget_acquire(

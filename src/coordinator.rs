@@ -1,6 +1,7 @@
 //! Where policy and store meet: `acquire`.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -156,25 +157,20 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
     ) -> Result<Permit<C>, AcquireError> {
         let inner = &*self.0;
         let lane = lanes.lane(&key, inner);
-        let mut request = Request { cost, deadline, lost: 0, again: false };
+        let mut request = Request::new(cost, deadline);
         loop {
-            let slot = match lane.slot(request).await {
-                Ok(slot) => slot,
-                Err(error) => {
-                    if matches!(error.code(), Code::UnknownBudget | Code::UnknownClass) {
-                        lanes.forget(&key);
-                    }
-                    return Err(error);
+            let slot = lane.slot(&mut request).await.inspect_err(|error| {
+                if matches!(error.code(), Code::UnknownBudget | Code::UnknownClass) {
+                    lanes.forget(&key, &lane);
                 }
-            };
+            })?;
             let permit = Permit::of_slot(slot.window, slot.nonce, cost, inner.clock.clone(), Arc::clone(&inner.tally));
             inner.clock.sleep_until(slot.window.opens()).await;
             if slot.window.position(inner.clock.now()) == Position::Inside {
                 return Ok(permit);
             }
-            // Woken too late: the slot lapses, and the caller, who has waited longest, asks again.
+            // Woken too late: the slot lapses, and the caller asks again, at the place it had.
             drop(permit);
-            request = Request { lost: slot.lost, again: true, ..request };
         }
     }
 }
@@ -195,9 +191,13 @@ impl<C: Clock, S: Store> Lanes<C, S> {
         Arc::clone(self.map().entry(key.clone()).or_insert_with(new))
     }
 
-    /// Names that do not exist must not pile up.
-    fn forget(&self, key: &Key) {
-        self.map().remove(key);
+    /// Names that do not exist must not pile up. A newer lane of the same name, which others have joined, stays.
+    fn forget(&self, key: &Key, lane: &Arc<Lane<C, S>>) {
+        if let Entry::Occupied(entry) = self.map().entry(key.clone())
+            && Arc::ptr_eq(entry.get(), lane)
+        {
+            entry.remove();
+        }
     }
 
     fn map(&self) -> MutexGuard<'_, HashMap<Key, Arc<Lane<C, S>>>> {

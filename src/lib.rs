@@ -41,3 +41,12 @@ pub use coordinator::{CallBudget, Options};
 pub use counters::Counters;
 pub use error::{AcquireError, Code, Failure};
 pub use permit::{Closed, Permit, Sending};
+
+/// For unit tests of programs that use this library (feature `test-util`): a store in memory and a clock that a test moves.
+#[cfg(feature = "test-util")]
+pub mod test_util {
+    pub use crate::clock::ManualClock;
+    pub use crate::policy::Instant;
+    pub use crate::policy::spacing::Limit;
+    pub use crate::store::memory::MemoryStore;
+}

@@ -2,6 +2,7 @@
 //! contract that this program speaks.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,6 +12,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::command_error::CommandError;
 use super::nearest::nearest;
 use crate::clock::{Clock, SystemClock};
+use crate::config::Settings;
 use crate::store::migrate::{Migrated, migrate};
 use crate::store::operation::{Operation, OperationError};
 use crate::store::sqlstate::Meaning;
@@ -20,19 +22,22 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The wait for another run, and as long again for the migrations.
 const MIGRATE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Which database, as an option of every command that needs one.
-#[derive(Args, Clone, Debug)]
+/// Which database, as options of every command that needs one.
+#[derive(Args, Clone)]
 pub struct Database {
-    /// The database's URL
+    /// The database's URL; where not given, the settings' database_url
     ///
     /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE
     #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
-    database_url: String,
+    database_url: Option<String>,
+    /// A TOML file of settings, under the CALL_BUDGET_* variables
+    #[arg(long, value_name = "FILE", env = "CALL_BUDGET_CONFIG")]
+    config: Option<PathBuf>,
 }
 
 impl From<String> for Database {
     fn from(database_url: String) -> Self {
-        Self { database_url }
+        Self { database_url: Some(database_url), config: None }
     }
 }
 
@@ -69,8 +74,21 @@ impl Database {
         }
     }
 
+    fn url(&self) -> Result<String, CommandError> {
+        if let Some(url) = &self.database_url {
+            return Ok(url.clone());
+        }
+        let settings = Settings::layered(self.config.as_deref());
+        let settings = settings.map_err(|error| CommandError::usage(error.to_string()))?;
+        let url = settings.database_url.map(|url| url.as_str().to_owned());
+        url.ok_or_else(|| {
+            CommandError::usage("no database is named")
+                .hint("give --database-url or DATABASE_URL, or set database_url in the settings")
+        })
+    }
+
     async fn reach(&self) -> Result<Connected, CommandError> {
-        let config = parse(&self.database_url)?;
+        let config = parse(&self.url()?)?;
         let whereabouts = Whereabouts::of(&config);
         let deadline = SystemClock.now() + CONNECT_TIMEOUT;
         let (client, connection) = match SystemClock.until(deadline, config.connect(NoTls)).await {

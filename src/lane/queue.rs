@@ -1,6 +1,7 @@
 //! Who waits in a lane, and what an answer comes to for each of them.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
@@ -12,18 +13,27 @@ use crate::policy::outage::Outage;
 use crate::policy::round_trip::RoundTrip;
 use crate::policy::send_window::SendWindow;
 use crate::policy::stage::Stage;
-use crate::store::{Ask, Refusal, Reply, Store, StoreError};
+use crate::store::{Ask, Progress, Refusal, Reply, Store, StoreError};
 
 pub(super) struct State {
-    /// A task is making this lane's calls.
-    pub driven: bool,
-    /// Those whom the call in flight asks for, in order.
-    pub asking: VecDeque<Waiter>,
-    /// Those who wait for the next call, in order.
-    pub queue: VecDeque<Waiter>,
+    /// By place in the queue.
+    pub waiters: BTreeMap<u64, Waiter>,
+    next_place: u64,
+    /// The task that makes this lane's calls, by number; how many there were; and when the present one moves next.
+    pub driver: Option<u64>,
+    pub drivers: u64,
+    pub due: Instant,
+    pub call: Option<InFlight>,
     pub outage: Outage,
     pub way: RoundTrip,
     pub last_failure: Option<StoreError>,
+}
+
+/// The call in flight.
+pub(super) struct InFlight {
+    pub progress: Arc<Progress>,
+    /// How many it asks for, whether or not they still wait.
+    pub asked: usize,
 }
 
 pub(super) struct Waiter {
@@ -33,19 +43,58 @@ pub(super) struct Waiter {
     pub lost: u32,
     /// The latest attempt ended with its request sent and no answer.
     pub uncertain: bool,
-    pub reply: oneshot::Sender<Result<Slot, AcquireError>>,
+    /// The call in flight asks for it.
+    pub asked: bool,
+    pub reply: oneshot::Sender<Outcome>,
+}
+
+/// What a caller hears from its lane.
+pub(super) enum Outcome {
+    /// A slot, and how many earlier attempts may have spent another.
+    Slot(Slot, u32),
+    No(AcquireError),
+    /// The task that made the lane's calls was ended from outside; so many attempts may have spent a slot.
+    Orphaned(u32),
 }
 
 impl State {
     pub fn new(outage: Outage, way: RoundTrip) -> Self {
-        let (asking, queue) = (VecDeque::new(), VecDeque::new());
-        Self { driven: false, asking, queue, outage, way, last_failure: None }
+        Self {
+            waiters: BTreeMap::new(),
+            next_place: 0,
+            driver: None,
+            drivers: 0,
+            due: Instant::default(),
+            call: None,
+            outage,
+            way,
+            last_failure: None,
+        }
     }
 
-    /// The call is over: those it asked for are at the head of the queue again.
-    pub fn requeue(&mut self) {
-        self.asking.append(&mut self.queue);
-        std::mem::swap(&mut self.asking, &mut self.queue);
+    /// Joins the queue, at the end of it or at the place held before.
+    pub fn join(&mut self, place: Option<u64>, waiter: Waiter) -> u64 {
+        let place = place.unwrap_or(self.next_place);
+        self.next_place = self.next_place.max(place + 1);
+        self.waiters.insert(place, waiter);
+        place
+    }
+
+    /// The call in flight is over. `lost`: it may have spent slots that those it asked for will not see.
+    pub fn call_over(&mut self, lost: bool) {
+        self.call = None;
+        for waiter in self.waiters.values_mut().filter(|waiter| waiter.asked) {
+            waiter.asked = false;
+            waiter.uncertain = lost;
+            waiter.lost += u32::from(lost);
+        }
+    }
+
+    /// Whoever made the call in flight will not tell how it ended. Returns how many slots it may have spent.
+    pub fn abandon_call(&mut self) -> usize {
+        let sent = self.call.take().filter(|call| call.progress.stage() == Stage::Query);
+        self.call_over(sent.is_some());
+        sent.map_or(0, |call| call.asked)
     }
 
     /// The store answered.
@@ -54,12 +103,12 @@ impl State {
         if self.last_failure.take().is_some() {
             tracing::info!(budget = &*lane.budget, class = &*lane.class, "call_budget_store_recovered");
         }
-        for waiter in &mut self.queue {
+        for waiter in self.waiters.values_mut() {
             waiter.uncertain = false;
         }
     }
 
-    /// Gives the slots to the callers in order, passing by those who have gone or whose time is up before the slot.
+    /// Gives the slots to the callers in order, passing by those whose time is up before the slot.
     pub fn hand_out<C: Clock, S: Store>(&mut self, lane: &Lane<C, S>, reply: &Reply, ask: &Ask) {
         let Reply { asked, answered, answer } = reply;
         for (index, (wait, cost)) in answer.slots.iter().zip(&ask.costs).enumerate() {
@@ -67,40 +116,55 @@ impl State {
                 lane.tally.dropped_late.add(1);
                 continue;
             };
-            let mut taken = false;
-            while !taken && let Some(waiter) = self.queue.pop_front_if(|waiter| waiter.cost <= *cost) {
-                if waiter.deadline < window.opens() {
-                    waiter.give_up(lane, false, None, None);
-                } else {
-                    let nonce = ask.nonce.unsigned_abs().wrapping_add(index as u64);
-                    let slot = Slot { window, nonce, lost: waiter.lost };
-                    taken = waiter.reply.send(Ok(slot)).is_ok();
-                }
-            }
-            if !taken {
+            let Some(waiter) = self.next_for(lane, window, *cost, *answered) else {
                 lane.tally.dropped_unwanted.add(1);
+                continue;
+            };
+            let nonce = ask.nonce.unsigned_abs().wrapping_add(index as u64);
+            let lost = waiter.lost;
+            waiter.tell(Outcome::Slot(Slot { window, nonce }, lost));
+        }
+    }
+
+    /// The first who can use a slot of this cost.
+    fn next_for<C: Clock, S: Store>(
+        &mut self,
+        lane: &Lane<C, S>,
+        window: SendWindow,
+        cost: u32,
+        now: Instant,
+    ) -> Option<Waiter> {
+        loop {
+            let place = *self.waiters.iter().find(|(_, waiter)| waiter.cost <= cost)?.0;
+            let waiter = self.waiters.remove(&place)?;
+            if waiter.deadline >= window.opens() {
+                return Some(waiter);
             }
+            let retry_after = Some(window.opens().saturating_since(now));
+            let error = lane.error(Code::WaitExceeded, "the next slot opens only after max_wait");
+            waiter.fail(AcquireError { retry_after, ..error });
         }
     }
 
     /// The store said no.
     pub fn refused<C: Clock, S: Store>(&mut self, lane: &Lane<C, S>, refusal: Refusal, asked: Instant) {
         match refusal {
-            Refusal::Patience { retry_after } => {
-                // The caller whose patience was asked about may have gone meanwhile.
-                let too_long = |waiter: &mut Waiter| waiter.deadline.saturating_since(asked) < retry_after;
-                if let Some(head) = self.queue.pop_front_if(too_long) {
+            // The estimate is one for the lane's first slot: it holds for everybody in the lane who would not wait so long.
+            Refusal::Patience { retry_after } => self.end(
+                |waiter| waiter.deadline.saturating_since(asked) < retry_after,
+                |_| {
                     let message = format!("refused before waiting: a slot is at least {retry_after:?} away");
                     let error = lane.error(Code::WaitExceeded, message);
-                    head.fail(AcquireError { retry_after: Some(retry_after), ..error });
-                }
-            }
-            Refusal::CostOutOfRange { max_cost } => {
-                for waiter in take_if(&mut self.queue, |waiter| waiter.cost > max_cost) {
+                    AcquireError { retry_after: Some(retry_after), ..error }
+                },
+            ),
+            Refusal::CostOutOfRange { max_cost } => self.end(
+                |waiter| waiter.cost > max_cost,
+                |waiter| {
                     let message = format!("a cost of {} is over the budget's max_cost {max_cost}", waiter.cost);
-                    waiter.fail(lane.error(Code::Misconfigured, message));
-                }
-            }
+                    lane.error(Code::Misconfigured, message)
+                },
+            ),
             Refusal::Paused { retry_after } => self.end_all(|| AcquireError {
                 retry_after: Some(retry_after),
                 ..lane.error(Code::Paused, "the budget is paused (call-budget budget resume)")
@@ -113,52 +177,48 @@ impl State {
         }
     }
 
-    fn end_all(&mut self, error: impl Fn() -> AcquireError) {
-        for waiter in std::mem::take(&mut self.queue) {
-            waiter.fail(error());
-        }
-    }
-}
-
-impl Waiter {
-    pub fn fail(self, error: AcquireError) {
-        let _ = self.reply.send(Err(AcquireError { lost: self.lost, ..error }));
-    }
-
-    /// Its `max_wait` has passed. `request_left`: a call that asks for it is under way and may be granted.
-    pub fn give_up<C: Clock, S: Store>(
-        mut self,
-        lane: &Lane<C, S>,
-        request_left: bool,
-        stage: Option<Stage>,
-        last_failure: Option<&StoreError>,
-    ) {
-        self.lost += u32::from(request_left);
-        let error = if request_left || self.uncertain {
+    /// The caller's `max_wait` has passed: it leaves the queue with this error, unless it has been answered meanwhile.
+    pub fn out_of_time<C: Clock, S: Store>(&mut self, lane: &Lane<C, S>, place: u64) -> Option<AcquireError> {
+        let Waiter { asked, uncertain, mut lost, .. } = self.waiters.remove(&place)?;
+        let stage = self.call.as_ref().map(|call| call.progress.stage());
+        let request_left = asked && stage == Some(Stage::Query);
+        lost += u32::from(request_left);
+        let error = if request_left || uncertain {
             let message = "max_wait passed while the store's answer was missing: a slot may have been spent";
             AcquireError { stage: Some(Stage::Query), ..lane.error(Code::Uncertain, message) }
         } else {
-            let stage = stage.or_else(|| last_failure.map(|failure| failure.stage));
-            let message = match (last_failure, stage) {
+            let failure = self.last_failure.as_ref();
+            let stage = stage.or_else(|| failure.map(|failure| failure.stage));
+            let message = match (failure, stage) {
                 (Some(failure), _) => format!("max_wait passed without a slot; the store failed last: {failure}"),
                 (None, Some(stage)) => format!("max_wait passed without a slot, in stage {stage}"),
                 (None, None) => "max_wait passed without a slot".into(),
             };
             AcquireError { stage, ..lane.error(Code::WaitExceeded, message) }
         };
-        self.fail(error);
+        Some(AcquireError { lost, ..error })
+    }
+
+    pub fn end_all(&mut self, error: impl Fn() -> AcquireError) {
+        self.end(|_| true, |_| error());
+    }
+
+    fn end(&mut self, ends: impl Fn(&Waiter) -> bool, error: impl Fn(&Waiter) -> AcquireError) {
+        for (_, waiter) in self.waiters.extract_if(.., |_, waiter| ends(waiter)) {
+            let error = error(&waiter);
+            waiter.fail(error);
+        }
     }
 }
 
-/// Takes out those that match; the others keep their order.
-pub(super) fn take_if(waiters: &mut VecDeque<Waiter>, matches: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
-    let mut taken = Vec::new();
-    for _ in 0..waiters.len() {
-        match waiters.pop_front() {
-            Some(waiter) if matches(&waiter) => taken.push(waiter),
-            Some(waiter) => waiters.push_back(waiter),
-            None => break,
-        }
+impl Waiter {
+    fn fail(self, error: AcquireError) {
+        let lost = self.lost;
+        self.tell(Outcome::No(AcquireError { lost, ..error }));
     }
-    taken
+
+    /// The caller listens for as long as it is in the queue.
+    pub fn tell(self, outcome: Outcome) {
+        let _ = self.reply.send(outcome);
+    }
 }

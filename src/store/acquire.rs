@@ -16,8 +16,7 @@ use crate::config::{Settings, SettingsError};
 use crate::policy::Instant;
 use crate::policy::stage::Stage;
 
-const ACQUIRE: &str = "SELECT contract, nonce, waits_us, retry_us, reason, interval_us, lookahead_us, send_window_us, \
-     max_cost, version, fences, timeline, store_us FROM call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6)";
+const ACQUIRE: &str = "SELECT * FROM call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6)";
 
 /// The store on PostgreSQL.
 pub struct PostgresStore<C: Clock = SystemClock> {
@@ -66,7 +65,8 @@ impl<C: Clock> Store for PostgresStore<C> {
 
     async fn probe(&self, progress: &Arc<Progress>) -> Result<Duration, StoreError> {
         let borrowed = self.pool.get(progress).await?;
-        let took = probe(&borrowed.session().client, &self.clock, progress.stage()).await?;
+        progress.enter(Stage::Query);
+        let took = probe(&borrowed.session().client, &self.clock, Stage::Query).await?;
         borrowed.give_back();
         Ok(took)
     }
@@ -134,19 +134,19 @@ fn decode(rows: &[tokio_postgres::Row], ask: &Ask) -> Result<Answer, Breach> {
     let [row] = rows else { return Err(Breach::Nonsense("not exactly one row")) };
     let columns = || -> Result<Columns, tokio_postgres::Error> {
         Ok(Columns {
-            contract: row.try_get(0)?,
-            nonce: row.try_get(1)?,
-            waits_us: row.try_get(2)?,
-            retry_us: row.try_get(3)?,
-            reason: row.try_get(4)?,
-            interval_us: row.try_get(5)?,
-            lookahead_us: row.try_get(6)?,
-            send_window_us: row.try_get(7)?,
-            max_cost: row.try_get(8)?,
-            version: row.try_get(9)?,
-            fences: row.try_get(10)?,
-            timeline: row.try_get(11)?,
-            store_us: row.try_get(12)?,
+            contract: row.try_get("contract")?,
+            nonce: row.try_get("nonce")?,
+            waits_us: row.try_get("waits_us")?,
+            retry_us: row.try_get("retry_us")?,
+            reason: row.try_get("reason")?,
+            interval_us: row.try_get("interval_us")?,
+            lookahead_us: row.try_get("lookahead_us")?,
+            send_window_us: row.try_get("send_window_us")?,
+            max_cost: row.try_get("max_cost")?,
+            version: row.try_get("version")?,
+            fences: row.try_get("fences")?,
+            timeline: row.try_get("timeline")?,
+            store_us: row.try_get("store_us")?,
         })
     };
     columns().map_err(|_| Breach::Nonsense("a column has another type"))?.checked(ask)

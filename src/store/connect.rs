@@ -1,10 +1,13 @@
 //! Opens a session that is ready to acquire: connected, with the isolation that the function needs, its statements planned,
 //! its contract checked.
 
-use tokio_postgres::error::Severity;
+use std::error::Error;
+
+use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::{Config, NoTls, config::SslMode};
 
 use super::acquire::{self, Session};
+use super::sqlstate::Meaning;
 use super::{Failing, Progress, StoreError};
 use crate::clock::Clock;
 use crate::config::{Settings, SettingsError};
@@ -58,34 +61,48 @@ pub(super) async fn open<C: Clock>(config: &Config, clock: &C, progress: &Progre
 /// What a driver's error means at this stage. Decided by SQLSTATE and severity, never by message text: servers speak
 /// Korean too.
 pub(super) fn failed(stage: Stage, error: tokio_postgres::Error) -> StoreError {
-    let (kind, message) = match error.as_db_error() {
-        Some(db) => {
-            let hint = match db.code().code() {
-                "3F000" | "42883" | "42P01" => {
-                    Some("the schema is missing or older than this program: run \"call-budget migrate\"")
-                }
-                "42501" => Some("the role may not acquire: run \"call-budget access ROLE --as client\""),
-                "3D000" => Some("the database does not exist: check database_url"),
-                "28000" => Some("the role may not log in: check the user in database_url and pg_hba.conf"),
-                "CB001" | "CB002" => Some("the call itself was refused"),
-                _ => None,
-            };
-            let text = format!("{} (SQLSTATE {})", db.message(), db.code().code());
-            match hint {
-                Some(hint) => (Failing::Misconfigured, format!("{hint}: {text}")),
-                // A statement that ends with ERROR is rolled back. FATAL and PANIC can hit after its commit.
-                None if stage != Stage::Query || db.parsed_severity() == Some(Severity::Error) => {
-                    (Failing::Unavailable, text)
-                }
-                None => (Failing::Uncertain, text),
+    let (stage, kind, message) = match error.as_db_error() {
+        Some(refusal) => {
+            // Whoever says no is connected.
+            let stage = stage.max(Stage::Startup);
+            let (kind, message) = refused(stage, refusal);
+            (stage, kind, message)
+        }
+        None => {
+            let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            if stage == Stage::Query {
+                (stage, Failing::Uncertain, format!("the connection broke: {cause}"))
+            } else {
+                let message = format!("no connection: check that the server runs where database_url says ({cause})");
+                (stage, Failing::Unavailable, message)
             }
         }
-        None if stage == Stage::Query => (Failing::Uncertain, "the connection broke".into()),
-        None => (Failing::Unavailable, "no connection".into()),
-    };
-    let message = match std::error::Error::source(&error) {
-        Some(source) if error.as_db_error().is_none() => format!("{message}: {source}"),
-        _ => message,
     };
     StoreError { stage, kind, message, source: Some(Box::new(error)) }
+}
+
+fn refused(stage: Stage, refusal: &DbError) -> (Failing, String) {
+    let sqlstate = refusal.code().code();
+    let meaning = Meaning::of(sqlstate);
+    let kind = match meaning {
+        // Passwords rotate: a refused one is an outage.
+        Meaning::LoginRefused if sqlstate == "28P01" => Failing::Unavailable,
+        Meaning::NoSchema
+        | Meaning::NotPermitted
+        | Meaning::NoSuchDatabase
+        | Meaning::LoginRefused
+        | Meaning::BadArgument
+        | Meaning::WrongIsolation => Failing::Misconfigured,
+        // A statement that ends with ERROR is rolled back. FATAL and PANIC can hit after its commit.
+        _ if stage != Stage::Query || refusal.parsed_severity() == Some(Severity::Error) => Failing::Unavailable,
+        _ => Failing::Uncertain,
+    };
+    let way_out = match meaning {
+        Meaning::NoSchema => ": run \"call-budget migrate\"",
+        Meaning::NotPermitted => ": run \"call-budget access ROLE --as client\"",
+        Meaning::NoSuchDatabase => ": check database_url",
+        Meaning::LoginRefused => ": check user and password in database_url, and the server's pg_hba.conf",
+        _ => "",
+    };
+    (kind, format!("{meaning}{way_out} (SQLSTATE {sqlstate}: {})", refusal.message()))
 }

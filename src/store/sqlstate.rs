@@ -62,6 +62,7 @@ const TABLE: &[(&str, Meaning)] = &[
     ("25006", Meaning::ReadOnly),           // read_only_sql_transaction
     ("0A000", Meaning::ReadOnly),           // feature_not_supported: during recovery
     ("53300", Meaning::TooManyConnections), // too_many_connections
+    ("22", Meaning::BadArgument),           // data_exception, such as a NUL in a name
     ("28", Meaning::LoginRefused),          // invalid_authorization_specification, invalid_password
     ("57P", Meaning::GoingDown),            // admin_shutdown, crash_shutdown, cannot_connect_now
     ("08", Meaning::Disconnected),          // connection_exception

@@ -91,10 +91,13 @@ async fn a_fence_is_one_quiet_moment_of_lookahead_and_interval() {
 }
 
 #[tokio::test]
-async fn a_deleted_budget_is_gone_and_the_command_says_what_still_leaves() {
+async fn a_budget_is_deleted_once_nothing_that_it_granted_can_still_leave() {
     let database = slow_budget_with_a_grant().await;
-    let said = call_budget(&database.url, &words("budget delete slow --yes")).await.done();
-    assert!(said.contains("budget \"slow\" deleted: calls already granted may still leave for"), "{said}");
+    let delete = words("budget delete slow --yes");
+    call_budget(&database.url, &delete).await.refused(1, &["can still leave for", "budget drain"]);
+    call_budget(&database.url, &words("budget drain slow")).await.done();
+    let said = call_budget(&database.url, &delete).await.done();
+    assert_eq!(said, "budget \"slow\" deleted\n");
     assert_eq!(everything(&database.client).await, "");
     call_budget(&database.url, &words("budget delete slow --yes")).await.refused(2, &["there is no budget \"slow\""]);
 }

@@ -137,7 +137,7 @@ async fn a_marker_of_another_server_life_is_no_marker() {
     let store = Store::with_classes(KIS, &[("order", 0, 0)]).await;
     let tampered = [
         ("another start of the server", "started_at = started_at - interval '1 second'"),
-        ("another timeline", "timeline = '0000FFFF'"),
+        ("another timeline", "timeline = 65535"),
         ("another table", "table_oid = 1"),
         ("another database", "file_path = 'base/1/2'"),
     ];

@@ -108,7 +108,7 @@ impl Store {
                 interval_us = {}, lookahead_us = {}, send_window_us = {}, max_cost = {}, version = {}, paused = {},
                 blocked_until_us = {}, fenced_until_us = {}, fences = {}, widest_lookahead_us = {},
                 widest_max_cost = {};
-             UPDATE call_budget.call_budget_schedule SET last_slot_us = {}, last_cost = {}, last_seen_us = {};",
+             UPDATE call_budget.call_budget_schedule SET last_slot_us = {}, last_cost = {}, last_seen_us = {}, waiting = {};",
             b.settings.interval_us,
             b.settings.lookahead_us,
             b.settings.send_window_us,
@@ -123,6 +123,7 @@ impl Store {
             b.last_slot_us,
             b.last_cost,
             b.last_seen_us,
+            rows.waiters.values().filter(|waiter| waiter.units > 0).count(),
         );
         for (name, c) in &rows.classes {
             sql += &format!(

@@ -16,7 +16,7 @@ async fn what_operators_do_commits_durably_under_a_role_that_does_not() {
         "call_budget_fence('b')",
         "call_budget_request_fence('b')",
         "call_budget_class_delete('b', 'd')",
-        "call_budget_delete('b')",
+        "call_budget_delete('unused')",
     ] {
         assert_eq!(mode_after(&database, call).await, "on", "{call}");
     }

@@ -15,7 +15,8 @@ use tokio_postgres::Client;
 
 /// A budget with one class. Its slots are far enough apart to be told from each other.
 const BUDGET: &str = "SELECT call_budget.call_budget_set('b', 18, 1000000, 50000, 50000, 1, 61174, 60000);
-                      SELECT call_budget.call_budget_class_set('b', 'c', 0, 0)";
+                      SELECT call_budget.call_budget_class_set('b', 'c', 0, 0);
+                      SELECT call_budget.call_budget_set('unused', 18, 1000000, 50000, 50000, 1, 61174, 60000)";
 
 /// What a test looks at in an answer of call_budget_acquire.
 struct Answer {

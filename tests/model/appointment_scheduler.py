@@ -165,7 +165,7 @@ class Budget:
                 row.units = 0
             return [], estimate - now, "patience"
         wait = min(max(estimate - H // 2 - now, min(I, H) // 4), NAP)
-        if row is None:
+        if row is None or row.units == 0:
             self.lanes = {other: w for other, w in self.lanes.items() if w.appointment >= now - FORGET}
         self.lanes[lane] = Row(cls, rest, place, now + wait)
         return waits, wait, None

@@ -25,7 +25,10 @@ pub const SQL: &[Planted] = &[
     Planted {
         name: "no-marker",
         file: "V2__acquire",
-        edits: &[("SELECT true INTO remembered FROM", "SELECT true INTO remembered; PERFORM FROM")],
+        edits: &[(
+            "SELECT r.timeline INTO timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = b.name;",
+            "timeline := call_budget.call_budget_timeline();",
+        )],
         test: "a_restart_that_forgets_commits_is_fenced",
     },
     Planted {
@@ -42,7 +45,7 @@ pub const SQL: &[Planted] = &[
                 "            PERFORM call_budget.call_budget_fence_now(b.name, now_us);\n        END IF;\n        PERFORM call_budget.call_budget_shift(b.name, now_us);\n",
             ),
             (
-                "    UPDATE call_budget.call_budget_schedule AS s SET last_seen_us = now_us WHERE s.budget = budget_name;\n    DELETE",
+                "    UPDATE call_budget.call_budget_schedule AS s SET last_seen_us = now_us, waiting = 0 WHERE s.budget = budget_name;\n    DELETE",
                 "    DELETE",
             ),
         ],
@@ -51,7 +54,7 @@ pub const SQL: &[Planted] = &[
     Planted {
         name: "share-by-all-lanes",
         file: "V2__acquire",
-        edits: &[("(1 + least(4, w.alive))", "(1 + w.alive)")],
+        edits: &[("(1 + least(4, alive))", "(1 + alive)")],
         test: "many_waiting_lanes_do_not_starve_the_row",
     },
     Planted {

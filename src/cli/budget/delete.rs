@@ -2,9 +2,9 @@ use clap::Args;
 
 use crate::cli::command_error::CommandError;
 use crate::cli::database::Database;
-use crate::cli::duration::friendly;
 use crate::cli::find;
 use crate::cli::output::print;
+use crate::store::sqlstate::Meaning;
 use crate::store::{admin, status};
 
 /// Delete a budget with its classes, for good
@@ -36,14 +36,12 @@ impl Delete {
             );
             return Err(CommandError::usage(message).hint("repeat with --yes"));
         }
-        // Takes the budget's lock: no grant can come between this and the delete.
-        let left = admin::drained_us(&operation, name).await?;
-        admin::delete(&operation, name).await?;
+        admin::delete(&operation, name).await.map_err(|error| match error.meaning() {
+            Meaning::Refused => CommandError::failed(error.to_string()),
+            _ => error.into(),
+        })?;
         operation.commit().await?;
-        print(&match left {
-            0 => format!("budget {name:?} deleted: nothing granted can still leave"),
-            left => format!("budget {name:?} deleted: calls already granted may still leave for {}", friendly(left)),
-        });
+        print(&format!("budget {name:?} deleted"));
         Ok(())
     }
 }

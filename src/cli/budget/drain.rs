@@ -45,7 +45,8 @@ impl Drain {
                 clear(show_progress);
                 return self.target.done(operation, &format!("budget {name:?} is paused and drained")).await;
             }
-            drop(operation);
+            // Looking may have fenced: that must stand.
+            operation.commit().await?;
             let left = Duration::from_micros(left_us.unsigned_abs());
             let now = SystemClock.now();
             if now + left > deadline {

@@ -383,7 +383,7 @@ impl Scheduler {
     }
 
     fn book(&mut self, lane: i64, waiter: Waiter, now_us: i64, seen: &mut dyn FnMut(Branch)) {
-        if !self.waiters.contains_key(&lane) {
+        if self.waiters.get(&lane).is_none_or(|row| row.units == 0) {
             let before = self.waiters.len();
             self.waiters.retain(|_, row| row.appointment_us >= now_us - SWEEP_US);
             if self.waiters.len() < before {

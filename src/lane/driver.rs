@@ -1,0 +1,218 @@
+//! The task that makes a lane's calls while anybody waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Lane;
+use super::queue::{InFlight, Outcome, State};
+use crate::clock::Clock;
+use crate::error::{AcquireError, Code};
+use crate::policy::Instant;
+use crate::policy::outage::Verdict;
+use crate::store::{Ask, Failing, Progress, Reply, Store, StoreError};
+
+/// As many callers as one call asks for: the answer stays below a megabyte.
+const BATCH: usize = 10_000;
+
+pub(super) struct Driver<C: Clock, S: Store> {
+    lane: Arc<Lane<C, S>>,
+    /// A driver that was replaced, because its runtime stood still, finds another number in the lane.
+    number: u64,
+}
+
+/// What the next call is for.
+enum Question {
+    Slots(Ask),
+    Probe,
+}
+
+impl<C: Clock, S: Store> Driver<C, S> {
+    /// The driver from now on. Whatever the one before it has in flight counts as lost.
+    pub fn appoint(lane: &Arc<Lane<C, S>>, state: &mut State, now: Instant) -> Self {
+        lane.tally.lost.add(state.abandon_call());
+        state.drivers += 1;
+        state.driver = Some(state.drivers);
+        state.due = now;
+        Self { lane: Arc::clone(lane), number: state.drivers }
+    }
+
+    pub async fn run(self) {
+        let lane = &*self.lane;
+        let mut next = lane.clock.now();
+        loop {
+            self.wait_until(next).await;
+            let progress = Arc::new(Progress::default());
+            let Some((question, deadline)) = self.question(&progress) else { return };
+            let late = || StoreError::out_of_time(&progress);
+            next = match question {
+                Question::Probe => {
+                    lane.tally.probes.add(1);
+                    let probe = lane.clock.until(deadline, lane.store.probe(&progress)).await;
+                    match probe.unwrap_or_else(|| Err(late())) {
+                        Ok(took) => self.probed(took),
+                        Err(error) => self.failed(error, 0),
+                    }
+                }
+                Question::Slots(ask) => {
+                    lane.tally.store_calls.add(1);
+                    let reply = lane.clock.until(deadline, lane.store.acquire(&ask, &progress)).await;
+                    match reply.unwrap_or_else(|| Err(late())) {
+                        Ok(reply) => self.answered(reply, &ask, deadline),
+                        Err(error) => self.failed(error, ask.costs.len()),
+                    }
+                }
+            };
+        }
+    }
+
+    /// Waits for the moment of the next call, or until nobody waits any longer.
+    async fn wait_until(&self, moment: Instant) {
+        let lane = &*self.lane;
+        while lane.clock.now() < moment && self.is_wanted_until(moment) {
+            tokio::select! {
+                () = lane.clock.sleep_until(moment) => {}
+                () = lane.emptied.notified() => {}
+            }
+        }
+    }
+
+    fn is_wanted_until(&self, moment: Instant) -> bool {
+        let mut state = self.lane.state();
+        let wanted = state.driver == Some(self.number) && !state.waiters.is_empty();
+        if wanted {
+            state.due = moment;
+        }
+        wanted
+    }
+
+    /// The question that asks for everybody in the queue, and the deadline of the call. `None` where nobody waits.
+    ///
+    /// The deadline is the call's own, whoever waits how long: callers end their own wait, and a call cut short for the
+    /// impatient would cost the others its slots and its connection.
+    fn question(&self, progress: &Arc<Progress>) -> Option<(Question, Instant)> {
+        let lane = &*self.lane;
+        let mut state = lane.state();
+        if state.driver != Some(self.number) {
+            return None;
+        }
+        let Some(head) = state.waiters.values().next() else {
+            state.driver = None;
+            return None;
+        };
+        let now = lane.clock.now();
+        let patience = head.deadline.saturating_since(now);
+        let deadline = now + lane.bounds.store_call;
+        state.due = deadline;
+        let probing = state.way.probe_after().is_some();
+        let asked = if probing { 0 } else { state.waiters.len().min(BATCH) };
+        state.call = Some(InFlight { progress: Arc::clone(progress), asked });
+        if probing {
+            return Some((Question::Probe, deadline));
+        }
+        let costs = state.waiters.values_mut().take(asked).map(|waiter| {
+            waiter.asked = true;
+            waiter.cost
+        });
+        let ask = Ask {
+            budget: Arc::clone(&lane.budget),
+            class: Arc::clone(&lane.class),
+            lane: lane.id,
+            costs: costs.collect(),
+            patience,
+            nonce: fastrand::i64(0..),
+        };
+        Some((Question::Slots(ask), deadline))
+    }
+
+    fn probed(&self, took: Duration) -> Instant {
+        let lane = &*self.lane;
+        let mut state = lane.state();
+        let now = lane.clock.now();
+        if state.driver == Some(self.number) {
+            state.call_over(false);
+            state.recovered(lane);
+            state.way.observe(took);
+        }
+        state.way.probe_after().map_or(now, |pause| now + pause)
+    }
+
+    /// Hands out what came and says when to ask again.
+    fn answered(&self, reply: Reply, ask: &Ask, deadline: Instant) -> Instant {
+        let lane = &*self.lane;
+        let Reply { asked, answered, answer } = &reply;
+        let mut state = lane.state();
+        lane.tally.granted.add(answer.slots.len());
+        if state.driver != Some(self.number) {
+            lane.tally.dropped_late.add(answer.slots.len());
+            return *answered;
+        }
+        let short = state.way.observe(answered.saturating_since(*asked));
+        // An answer that came after the deadline is a loss, however well it reads.
+        let in_time = *answered <= deadline;
+        state.recovered(lane);
+        state.call_over(!in_time && !answer.slots.is_empty());
+        if let Some(refusal) = answer.refusal {
+            state.refused(lane, refusal, *asked);
+        } else if !in_time {
+            lane.tally.dropped_late.add(answer.slots.len());
+        } else if !short {
+            lane.tally.dropped_round_trip.add(answer.slots.len());
+        } else {
+            state.hand_out(lane, &reply, ask);
+        }
+        match (state.way.probe_after(), answer.appointment) {
+            (Some(pause), _) => *answered + pause,
+            (None, Some(wait)) if in_time => *asked + wait,
+            (None, _) => *answered,
+        }
+    }
+
+    /// A store call failed. Those it asked for wait for the next, unless the store is out or waiting will not help.
+    fn failed(&self, error: StoreError, asked: usize) -> Instant {
+        let lane = &*self.lane;
+        let now = lane.clock.now();
+        let mut state = lane.state();
+        lane.tally.store_failures.add(1);
+        if state.driver != Some(self.number) {
+            return now;
+        }
+        let uncertain = error.kind == Failing::Uncertain;
+        if uncertain {
+            lane.tally.lost.add(asked);
+        }
+        state.call_over(uncertain);
+        let (code, message) = match error.kind {
+            Failing::Misconfigured => (Code::Misconfigured, error.to_string()),
+            Failing::Unavailable | Failing::Uncertain => match state.outage.failed(now, fastrand::f64()) {
+                Verdict::RetryAt(moment) => {
+                    if state.last_failure.is_none() {
+                        tracing::warn!(budget = &*lane.budget, class = &*lane.class, %error, "call_budget_store_failing");
+                    }
+                    state.last_failure = Some(error);
+                    return moment;
+                }
+                Verdict::Out(since) => {
+                    (Code::StoreUnavailable, format!("the store has been out for {since:.1?}: {error}"))
+                }
+            },
+        };
+        tracing::error!(budget = &*lane.budget, class = &*lane.class, %error, code = code.as_str(), "call_budget_outage");
+        state.end_all(|| AcquireError { stage: Some(error.stage), ..lane.error(code, &message) });
+        now
+    }
+}
+
+impl<C: Clock, S: Store> Drop for Driver<C, S> {
+    /// A driver whose runtime shuts down leaves nobody waiting for it: they join again, each at its place.
+    fn drop(&mut self) {
+        let mut state = self.lane.state();
+        if state.driver == Some(self.number) {
+            state.driver = None;
+            self.lane.tally.lost.add(state.abandon_call());
+            for waiter in std::mem::take(&mut state.waiters).into_values() {
+                let lost = waiter.lost;
+                waiter.tell(Outcome::Orphaned(lost));
+            }
+        }
+    }
+}

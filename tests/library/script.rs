@@ -1,0 +1,193 @@
+//! A store that does what a test says, and remembers what it was asked.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use call_budget::clock::Clock;
+use call_budget::policy::stage::Stage;
+use call_budget::store::{Answer, Ask, Failing, Progress, Refusal, Reply, Store, StoreError};
+use call_budget::test_util::{Instant, ManualClock};
+use call_budget::{CallBudget, Settings};
+use tokio::sync::oneshot;
+
+use crate::ms;
+
+/// What one call of the store comes to.
+pub enum Step {
+    /// Slots for the first callers, so long from now; and when to come back for the rest.
+    Grant(Vec<Duration>, Option<Duration>),
+    /// A slot for everybody, now.
+    GrantAll,
+    Refuse(Refusal),
+    Fail(Stage, Failing),
+    Hang(Stage),
+    /// The request has left, and the answer takes so long.
+    After(Duration, Box<Step>),
+    /// The request has left, and the answer comes when the test says so.
+    When(oneshot::Receiver<()>, Box<Step>),
+}
+
+/// One question, and when it came.
+pub struct Asked {
+    pub at: Instant,
+    pub ask: Ask,
+}
+
+type Next = dyn FnMut(usize, &Ask) -> Step + Send;
+
+pub struct Script<C: Clock>(Arc<Inner<C>>);
+
+struct Inner<C> {
+    clock: C,
+    send_window: Duration,
+    next: Mutex<Box<Next>>,
+    probe: Mutex<Box<dyn FnMut() -> Duration + Send>>,
+    asked: Mutex<Vec<Asked>>,
+    probed_at: Mutex<Vec<Instant>>,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
+}
+
+impl<C: Clock> Script<C> {
+    /// `next` is told how many calls came before, and the question.
+    pub fn new(clock: C, send_window: Duration, next: impl FnMut(usize, &Ask) -> Step + Send + 'static) -> Self {
+        Self(Arc::new(Inner {
+            clock,
+            send_window,
+            next: Mutex::new(Box::new(next)),
+            probe: Mutex::new(Box::new(|| Duration::ZERO)),
+            asked: Mutex::default(),
+            probed_at: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+            most_in_flight: AtomicUsize::new(0),
+        }))
+    }
+
+    /// How long the next probes take, by their own account.
+    pub fn probes_take(&self, probe: impl FnMut() -> Duration + Send + 'static) {
+        *self.0.probe.lock().unwrap() = Box::new(probe);
+    }
+
+    pub fn budget(&self, settings: &Settings) -> CallBudget<C, Self> {
+        CallBudget::with_store(settings, self.0.clock.clone(), Self(Arc::clone(&self.0))).unwrap()
+    }
+
+    pub fn calls(&self) -> usize {
+        self.0.asked.lock().unwrap().len()
+    }
+
+    pub fn costs(&self) -> Vec<Vec<u32>> {
+        self.0.asked.lock().unwrap().iter().map(|asked| asked.ask.costs.clone()).collect()
+    }
+
+    pub fn lanes(&self) -> Vec<i64> {
+        self.0.asked.lock().unwrap().iter().map(|asked| asked.ask.lane).collect()
+    }
+
+    pub fn asked_at(&self) -> Vec<Instant> {
+        self.0.asked.lock().unwrap().iter().map(|asked| asked.at).collect()
+    }
+
+    pub fn probed_at(&self) -> Vec<Instant> {
+        self.0.probed_at.lock().unwrap().clone()
+    }
+
+    pub fn most_in_flight(&self) -> usize {
+        self.0.most_in_flight.load(Ordering::SeqCst)
+    }
+
+    fn begin(&self) -> InFlight<'_> {
+        let now = self.0.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.most_in_flight.fetch_max(now, Ordering::SeqCst);
+        InFlight(&self.0.in_flight)
+    }
+}
+
+/// A clock that stands at zero, and a script on it with the send window of the design.
+pub fn standing(next: impl FnMut(usize, &Ask) -> Step + Send + 'static) -> (ManualClock, Script<ManualClock>) {
+    let clock = ManualClock::at(Instant::default());
+    (clock.clone(), Script::new(clock, ms(50), next))
+}
+
+impl<C: Clock> Store for Script<C> {
+    async fn acquire(&self, ask: &Ask, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
+        let _in_flight = self.begin();
+        let Inner { clock, send_window, next, asked: log, .. } = &*self.0;
+        let asked = clock.now();
+        let before = {
+            let mut log = log.lock().unwrap();
+            log.push(Asked { at: asked, ask: ask.clone() });
+            log.len() - 1
+        };
+        let mut step = (next.lock().unwrap())(before, ask);
+        let (mut slots, mut appointment, mut refusal) = (Vec::new(), None, None);
+        loop {
+            match step {
+                Step::After(time, then) => {
+                    progress.enter(Stage::Query);
+                    clock.sleep_until(clock.now() + time).await;
+                    step = *then;
+                }
+                Step::When(event, then) => {
+                    progress.enter(Stage::Query);
+                    let _ = event.await;
+                    step = *then;
+                }
+                Step::Hang(stage) => {
+                    progress.enter(stage);
+                    pending::<()>().await;
+                    return Err(failure(stage, Failing::Unavailable));
+                }
+                Step::Fail(stage, kind) => {
+                    progress.enter(stage);
+                    return Err(failure(stage, kind));
+                }
+                Step::Grant(waits, rest) => {
+                    (slots, appointment) = (waits, rest);
+                    break;
+                }
+                Step::GrantAll => {
+                    slots = vec![Duration::ZERO; ask.costs.len()];
+                    break;
+                }
+                Step::Refuse(why) => {
+                    refusal = Some(why);
+                    break;
+                }
+            }
+        }
+        let answer = Answer {
+            slots,
+            appointment,
+            refusal,
+            send_window: *send_window,
+            interval: ms(1),
+            version: 1,
+            fences: 0,
+            timeline: 1,
+            store_clock_us: 0,
+        };
+        Ok(Reply { asked, answered: clock.now(), answer })
+    }
+
+    async fn probe(&self, progress: &Arc<Progress>) -> Result<Duration, StoreError> {
+        let _in_flight = self.begin();
+        progress.enter(Stage::Query);
+        self.0.probed_at.lock().unwrap().push(self.0.clock.now());
+        Ok((self.0.probe.lock().unwrap())())
+    }
+}
+
+fn failure(stage: Stage, kind: Failing) -> StoreError {
+    StoreError { stage, kind, message: "as the script says".into(), source: None }
+}
+
+struct InFlight<'a>(&'a AtomicUsize);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
