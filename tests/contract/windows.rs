@@ -1,4 +1,4 @@
-//! The library and the function together: what a lane leaves at the store, and when its permits are good.
+//! The library and the function together: when a permit is good, as the store's own clock sees it.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use call_budget::clock::{Clock, SystemClock};
 use call_budget::{CallBudget, Permit, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, tcp};
-use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 use crate::support::{self, TestDatabase};
@@ -14,24 +13,6 @@ use crate::support::{self, TestDatabase};
 /// A hundred slots a second; the lookahead gives one call two of them.
 const BUDGET: &str = "SELECT call_budget.call_budget_set('b', 1000, 1000000, 50000, 50000, 1, 10000, 20000);
                       SELECT call_budget.call_budget_class_set('b', 'c', 0, 0)";
-
-#[tokio::test]
-async fn a_lane_keeps_one_row_however_often_it_asks() {
-    let database = database().await;
-    let budgets = budgets(&database.url);
-    let mut callers = JoinSet::new();
-    for _ in 0..60 {
-        let budgets = budgets.clone();
-        callers.spawn(async move { budgets.acquire("b", "c").await.map(drop) });
-    }
-    while let Some(caller) = callers.join_next().await {
-        caller.unwrap().unwrap();
-    }
-    let calls = budgets.counters().store_calls;
-    assert!(calls >= 10, "{calls} calls are too few to tell");
-    let rows = "SELECT count(*) FROM call_budget.call_budget_waiter";
-    assert_eq!(database.client.query_one(rows, &[]).await.unwrap().get::<_, i64>(0), 1, "after {calls} calls");
-}
 
 /// Counted from the answer, the window would end later by as much as the answer was late.
 #[tokio::test]
