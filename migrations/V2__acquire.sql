@@ -157,6 +157,7 @@ DECLARE
     before_me bigint;
     estimate  bigint;
     retry_us  bigint;
+    slow      boolean;          -- somebody waits, or begins to
     refusal   text;
 BEGIN
     SELECT x.priority::integer, x.floor_ppm::integer, x.due_us, x.last_slot_us INTO c
@@ -234,8 +235,6 @@ BEGIN
         UPDATE call_budget.call_budget_class AS x
            SET last_slot_us = c.last_slot_us, due_us = c.due_us, granted = x.granted + slots
          WHERE x.budget = b.name AND x.name = class_name;
-        UPDATE call_budget.call_budget_schedule AS h
-           SET last_slot_us = c.last_slot_us, last_cost = costs[slots], last_seen_us = now_us WHERE h.budget = b.name;
     END IF;
 
     IF slots < cardinality(costs) OR warming THEN
@@ -284,9 +283,15 @@ BEGIN
     IF own_units > 0 AND retry_us IS NULL OR refusal IS NOT NULL OR warming THEN
         UPDATE call_budget.call_budget_waiter AS o SET units = 0 WHERE o.budget = b.name AND o.lane = lane_id;
     END IF;
-    IF s.waiting > 0 OR slots < cardinality(costs) OR warming THEN
+    slow := s.waiting > 0 OR slots < cardinality(costs);
+    IF NOT slow OR warming THEN
         UPDATE call_budget.call_budget_schedule AS h
-           SET last_seen_us = now_us,
+           SET last_slot_us = c.last_slot_us, last_cost = costs[slots], last_seen_us = now_us WHERE h.budget = b.name;
+    END IF;
+    IF slow OR warming THEN
+        UPDATE call_budget.call_budget_schedule AS h
+           SET last_slot_us = CASE WHEN slots > 0 THEN c.last_slot_us ELSE h.last_slot_us END,
+               last_cost = CASE WHEN slots > 0 THEN costs[slots] ELSE h.last_cost END, last_seen_us = now_us,
                waiting = (SELECT count(*) FROM call_budget.call_budget_waiter AS o WHERE o.budget = b.name AND o.units > 0)
          WHERE h.budget = b.name;
     END IF;

@@ -73,7 +73,7 @@ async fn what_makes_no_sense_is_refused_in_a_sentence_with_exit_2() {
         (["--limit", "0"], "limit is 0"),
         (["--window", "0s"], "window"),
         (["--window", "soon"], "is not a duration"),
-        (["--arrival-jitter=-1s", "--json"], "is negative"),
+        (["--arrival-jitter=-1s", "--json"], "is not a duration of 0 or more"),
         (["--kind", "odd"], "odd"),
         (["--key", "lonely"], "APPKEY=APPSECRET"),
         (["--listen", "nowhere"], "nowhere"),
