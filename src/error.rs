@@ -83,12 +83,11 @@ pub struct AcquireError {
     pub(crate) stage: Option<Stage>,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) lost: u32,
-    pub(crate) source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl AcquireError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), stage: None, retry_after: None, lost: 0, source: None }
+        Self { code, message: message.into(), stage: None, retry_after: None, lost: 0 }
     }
 
     /// What kind of no it is.
@@ -133,8 +132,4 @@ impl fmt::Display for AcquireError {
     }
 }
 
-impl Error for AcquireError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
-    }
-}
+impl Error for AcquireError {}

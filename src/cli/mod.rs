@@ -22,6 +22,7 @@ mod status;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 use command_error::CommandError;
 
@@ -84,6 +85,9 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
+    // What the library has to tell goes to stderr: warnings, or what RUST_LOG asks for.
+    let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(wanted).with_writer(std::io::stderr).with_ansi(false).init();
     match Cli::parse().command {
         Command::Demo(command) => complete(command.run()),
         Command::Migrate(command) => complete(command.run()),
