@@ -85,7 +85,7 @@ impl<C: Clock, S: Store> Lane<C, S> {
         store: Arc<S>,
         tally: Arc<Tally>,
     ) -> Arc<Self> {
-        let state = State::new(Outage::new(bounds.store_outage_max), RoundTrip::new(bounds.rtt_max));
+        let state = State::new(Outage::new(bounds.store_outage_max, bounds.store_call), RoundTrip::new(bounds.rtt_max));
         // From the system's randomness: two processes that start in the same instant must not share a lane.
         let id = (RandomState::new().build_hasher().finish() >> 1).cast_signed();
         Arc::new(Self {

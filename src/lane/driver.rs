@@ -131,7 +131,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
         if state.driver == Some(self.number) {
             state.call_over(false);
             state.recovered(lane);
-            state.way.observe(took);
+            state.way.observe_probe(took);
         }
         state.way.probe_after().map_or(now, |pause| now + pause)
     }
@@ -146,7 +146,9 @@ impl<C: Clock, S: Store> Driver<C, S> {
             lane.tally.dropped_late.add(answer.slots.len());
             return *answered;
         }
-        let short = state.way.observe(answered.saturating_since(*asked));
+        // A refusal brings nothing that could be too old.
+        let short =
+            answer.refusal.is_some() || state.way.observe(answered.saturating_since(*asked), answer.send_window);
         // An answer that came after the deadline is a loss, however well it reads.
         let in_time = *answered <= deadline;
         state.recovered(lane);

@@ -103,9 +103,6 @@ impl State {
         if self.last_failure.take().is_some() {
             tracing::info!(budget = &*lane.budget, class = &*lane.class, "call_budget_store_recovered");
         }
-        for waiter in self.waiters.values_mut() {
-            waiter.uncertain = false;
-        }
     }
 
     /// Gives the slots to the callers in order, passing by those whose time is up before the slot.

@@ -12,29 +12,45 @@ const LAST_PROBE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
     max: Duration,
-    next_probe: Option<Duration>,
+    pause: Option<Duration>,
+    probed: bool,
 }
 
 impl RoundTrip {
     /// A way that may take `max` there and back, and is trusted until it was seen to take longer.
     pub const fn new(max: Duration) -> Self {
-        Self { max, next_probe: None }
+        Self { max, pause: None, probed: false }
     }
 
-    /// Notes a round trip; false if it was too long for what it brought to be used.
-    pub fn observe(&mut self, took: Duration) -> bool {
-        let short = took <= self.max;
-        self.next_probe = match self.next_probe {
-            _ if short => None,
-            None => Some(FIRST_PROBE),
-            Some(pause) => Some((pause * 2).min(LAST_PROBE)),
-        };
+    /// Notes how long an answer with slots took, whose calls may leave for `send_window` after their slots; false if that
+    /// was too long for them to be used.
+    pub fn observe(&mut self, took: Duration, send_window: Duration) -> bool {
+        let short = took <= self.max.min(send_window);
+        if short {
+            self.pause = None
+        } else {
+            self.lengthen()
+        }
         short
     }
 
+    /// Notes how long a probe took. A short one allows one more question, no more: it does not commit, and so does not
+    /// measure what may have been slow.
+    pub fn observe_probe(&mut self, took: Duration) {
+        self.probed = took <= self.max;
+        if !self.probed {
+            self.lengthen();
+        }
+    }
+
     /// How long to pause before a probe, or `None` where slots may be asked for.
-    pub const fn probe_after(&self) -> Option<Duration> {
-        self.next_probe
+    pub fn probe_after(&self) -> Option<Duration> {
+        self.pause.filter(|_| !self.probed)
+    }
+
+    fn lengthen(&mut self) {
+        self.probed = false;
+        self.pause = Some(self.pause.map_or(FIRST_PROBE, |pause| (pause * 2).min(LAST_PROBE)));
     }
 }
 
@@ -42,21 +58,43 @@ impl RoundTrip {
 mod tests {
     use super::*;
 
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
     #[test]
     fn after_a_long_round_trip_nothing_is_asked_for_until_a_probe_was_short() {
-        let ms = Duration::from_millis;
-        let mut way = RoundTrip::new(ms(25));
-        assert!(way.observe(ms(25)));
+        let mut way = RoundTrip::new(MS(25));
+        assert!(way.observe(MS(25), MS(50)));
         assert_eq!(way.probe_after(), None);
-        assert!(!way.observe(ms(26)));
-        assert_eq!(way.probe_after(), Some(ms(20)));
-        assert!(!way.observe(ms(90)));
-        assert_eq!(way.probe_after(), Some(ms(40)));
+        assert!(!way.observe(MS(26), MS(50)));
+        assert_eq!(way.probe_after(), Some(MS(20)));
+        way.observe_probe(MS(90));
+        assert_eq!(way.probe_after(), Some(MS(40)));
         for _ in 0..20 {
-            way.observe(ms(90));
+            way.observe_probe(MS(90));
         }
         assert_eq!(way.probe_after(), Some(LAST_PROBE));
-        assert!(way.observe(ms(3)));
+        way.observe_probe(MS(3));
         assert_eq!(way.probe_after(), None);
+    }
+
+    #[test]
+    fn short_probes_between_long_answers_do_not_bring_the_pause_back() {
+        let mut way = RoundTrip::new(MS(25));
+        for pause in [20, 40, 80] {
+            assert!(!way.observe(MS(30), MS(50)));
+            assert_eq!(way.probe_after(), Some(MS(pause)));
+            way.observe_probe(MS(1));
+            assert_eq!(way.probe_after(), None);
+        }
+        assert!(way.observe(MS(3), MS(50)));
+        assert!(!way.observe(MS(30), MS(50)));
+        assert_eq!(way.probe_after(), Some(MS(20)), "a short answer was trusted again");
+    }
+
+    #[test]
+    fn a_round_trip_longer_than_the_send_window_is_long() {
+        let mut way = RoundTrip::new(MS(25));
+        assert!(!way.observe(MS(15), MS(10)));
+        assert!(way.probe_after().is_some());
     }
 }

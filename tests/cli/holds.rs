@@ -103,6 +103,16 @@ async fn a_budget_is_deleted_once_nothing_that_it_granted_can_still_leave() {
 }
 
 #[tokio::test]
+async fn settings_that_narrow_wait_until_what_was_granted_under_the_old_ones_is_over() {
+    let database = slow_budget_with_a_grant().await;
+    let narrow = words("budget set slow --send-window 1s");
+    call_budget(&database.url, &narrow).await.refused(1, &["shorter --send-window", "pause it, wait"]);
+    call_budget(&database.url, &words("budget set slow --send-window 3s")).await.done();
+    call_budget(&database.url, &words("budget drain slow")).await.done();
+    call_budget(&database.url, &narrow).await.done();
+}
+
+#[tokio::test]
 async fn a_budget_that_somebody_holds_fast_is_left_alone_in_time() {
     let mut database = database_with_budget().await;
     let watcher = support::connect(&database.url).await;

@@ -9,7 +9,7 @@ use crate::cli::nearest::nearest;
 use crate::cli::output::short;
 use crate::store::admin::{self, Settings};
 use crate::store::operation::Operation;
-use crate::store::status;
+use crate::store::status::{self, Budget};
 
 /// Create a budget or change its settings; the interval is computed
 ///
@@ -52,8 +52,11 @@ impl Set {
             let operation = connected.begin().await?;
             let present = status::budgets(&operation, Some(&self.target.name)).await?.pop();
             let seen = present.as_ref().map_or(0, |budget| budget.version);
+            let settings = self.settings(&operation, present.as_ref().map(|budget| &budget.settings)).await?;
+            if let Some(budget) = &present {
+                self.refuse_over_recent_slots(budget, &settings)?;
+            }
             let present = present.map(|budget| budget.settings);
-            let settings = self.settings(&operation, present.as_ref()).await?;
             let version = admin::set(&operation, &self.target.name, &settings)
                 .await
                 .map_err(|error| CommandError::of_setting(&format!("budget {:?}", short(&self.target.name)), error))?;
@@ -108,6 +111,21 @@ impl Set {
             Some(meant) => error.hint(format!("give both, or did you mean {meant:?}?")),
             None => error.hint("give both, for example --limit 18 --window 1s"),
         })
+    }
+
+    /// Slots that were taken under the old settings share windows with those to come. Where a larger cost may follow them, or
+    /// they may still leave after the new send window, the new bound says nothing of both together.
+    fn refuse_over_recent_slots(&self, budget: &Budget, settings: &Settings) -> Result<(), CommandError> {
+        let Budget { name, settings: present, paused, last_slot_age_us, .. } = budget;
+        let narrows = settings.max_cost > present.max_cost || settings.send_window_us < present.send_window_us;
+        let passed = settings.window_us.max(present.window_us) + present.send_window_us + present.arrival_jitter_us;
+        if !narrows || last_slot_age_us.is_none_or(|age_us| *paused && age_us > passed) {
+            return Ok(());
+        }
+        Err(CommandError::failed(format!(
+            "a larger --max-cost or a shorter --send-window would meet calls of budget {name:?} granted under the old one"
+        ))
+        .hint(format!("pause it, wait {} after its last call, set it, and resume it", friendly(passed))))
     }
 
     fn unsafe_interval(&self, settings: &Settings, safe: i64) -> CommandError {

@@ -109,6 +109,28 @@ pub struct Run<'a> {
     pub settings: BTreeMap<&'static str, String>,
     /// Under the budget, or each process on its own.
     pub governed: bool,
+    /// How things stood when every class had begun to wait: shares count from then on.
+    pub settled: Settled,
+}
+
+/// How things stood at one moment of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Settled {
+    arrivals: u64,
+    /// By class: its arrivals and the calls that had come up.
+    classes: BTreeMap<String, (u64, u64)>,
+}
+
+impl Settled {
+    pub fn at(report: &Report, fleet: &Fleet) -> Self {
+        let arrived = |class: &str| report.by_class.get(class).map_or(0, |count| count.arrivals);
+        let classes = fleet.classes.iter().map(|(name, sum)| (name.clone(), (arrived(name), sum.wanted)));
+        Self { arrivals: report.arrivals, classes: classes.collect() }
+    }
+
+    fn of(&self, class: &str) -> (u64, u64) {
+        self.classes.get(class).copied().unwrap_or_default()
+    }
 }
 
 impl Figures {
@@ -120,7 +142,7 @@ impl Figures {
         let sends = report.arrivals;
         let offered = span_us as f64 / run.interval_us as f64 + 1.0;
         let classes: Vec<ClassFigures> =
-            run.classes.iter().map(|class| ClassFigures::of(class, report, fleet)).collect();
+            run.classes.iter().map(|class| ClassFigures::of(class, run, report, fleet)).collect();
         let mut figures = Figures {
             limit: report.limit,
             window_ms: report.window_us / 1000,
@@ -167,11 +189,16 @@ impl Figures {
                 against.push(format!("only {:.3} of the offered slots were used, {USE} is due", self.used));
             }
             for class in &self.classes {
-                let wanted = fleet.classes.get(class.name).map_or(0, |sum| sum.wanted);
+                let (arrived, wanted) = run.settled.of(class.name);
+                let wanted = fleet.classes.get(class.name).map_or(0, |sum| sum.wanted) - wanted;
+                let (sends, all) = (class.sends - arrived, self.sends - run.settled.arrivals);
                 // One slot less is allowed: the run may end between two.
-                let due = (class.floor * self.sends as f64).min(wanted as f64) - 1.0;
-                if (class.sends as f64) < due {
-                    against.push(format!("class {} had {} calls, {due:.0} are its floor", class.name, class.sends));
+                let due = (class.floor * all as f64).min(wanted as f64) - 1.0;
+                if (sends as f64) < due {
+                    against.push(format!(
+                        "class {} had {sends} of {all} calls, {due:.1} are its floor less one",
+                        class.name
+                    ));
                 }
             }
         }
@@ -188,8 +215,9 @@ impl Figures {
 }
 
 impl ClassFigures {
-    fn of(class: &Class, report: &Report, fleet: &Fleet) -> Self {
+    fn of(class: &Class, run: &Run<'_>, report: &Report, fleet: &Fleet) -> Self {
         let sends = report.by_class.get(class.name).map_or(0, |count| count.arrivals);
+        let all = report.arrivals - run.settled.arrivals;
         Self {
             name: class.name,
             priority: class.priority,
@@ -198,7 +226,7 @@ impl ClassFigures {
                 Demand::Poisson(per_s) | Demand::Even(per_s) => Some(per_s),
                 Demand::Endless(_) => None,
             },
-            share: sends as f64 / report.arrivals.max(1) as f64,
+            share: (sends - run.settled.of(class.name).0) as f64 / all.max(1) as f64,
             sends,
             wait_p50_ms: fleet.wait_ms(class.name, 0.5),
             wait_p99_ms: fleet.wait_ms(class.name, 0.99),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use self::figures::{Figures, Fleet, Run, Verdict};
+use self::figures::{Figures, Fleet, Run, Settled, Verdict};
 use self::fleet::{Member, Vendor};
 use self::stage::Stage;
 use self::view::View;
@@ -25,6 +25,8 @@ use crate::clock::{Clock, SystemClock};
 
 /// Between two looks at the vendor's report.
 const LOOK: Duration = Duration::from_millis(500);
+/// By then every class with more demand than its share waits. Windows are judged from the first call all the same.
+const SETTLING: Duration = Duration::from_secs(2);
 /// From the start line to the first call, so that every process has read it.
 const HEAD_START: Duration = Duration::from_millis(200);
 
@@ -81,12 +83,13 @@ impl Demo {
 
     async fn perform(&self, stage: &Stage) -> Result<Figures, CommandError> {
         let classes = plan::classes();
-        let run = Run {
+        let mut run = Run {
             interval_us: stage.interval_us(),
             processes: usize::from(self.processes),
             classes: &classes,
             settings: stage.settings().clone(),
             governed: !self.without,
+            settled: Settled::default(),
         };
         let vendor = Vendor::start().await?;
         let mut members = Vec::new();
@@ -107,6 +110,7 @@ impl Demo {
 
         let mut view = View::new(self.seconds, !self.json || std::io::stderr().is_terminal());
         let mut fleet = Fleet::default();
+        let mut settled = false;
         let end = begin + Duration::from_secs(self.seconds);
         loop {
             let next = (SystemClock.now() + LOOK).min(end);
@@ -117,7 +121,12 @@ impl Demo {
             if let Some(dead) = running.iter_mut().find_map(fleet::Running::died) {
                 return Err(CommandError::failed(dead));
             }
-            view.show(&Figures::of(&run, &vendor.report().await?, &fleet), SystemClock.now().saturating_since(begin));
+            let (report, elapsed) = (vendor.report().await?, SystemClock.now().saturating_since(begin));
+            if !settled && elapsed >= SETTLING {
+                run.settled = Settled::at(&report, &fleet);
+                settled = true;
+            }
+            view.show(&Figures::of(&run, &report, &fleet), elapsed);
             if next >= end {
                 break;
             }

@@ -112,7 +112,11 @@ async fn set_budget(
         interval_us: i64::try_from(interval_us).unwrap_or(i64::MAX),
         lookahead_us: us(LOOKAHEAD),
     };
-    admin::set(&operation, BUDGET, &settings).await?;
+    if admin::set(&operation, BUDGET, &settings).await? != 1 {
+        // Another demo made it between the look and now.
+        return Err(CommandError::failed(format!("that database has just got a budget {BUDGET:?} from somebody else"))
+            .hint("use another database, or none: the demo then starts its own"));
+    }
     for class in plan::classes() {
         let floor_ppm = (class.floor * 1e6).round() as i32;
         admin::class_set(&operation, BUDGET, class.name, class.priority, floor_ppm).await?;
