@@ -14,6 +14,9 @@ use figment::value::{Dict, Map};
 use jiff::SignedDuration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+mod connection;
+pub use connection::*;
+
 const PREFIX: &str = "CALL_BUDGET_";
 const FILE_VARIABLE: &str = "CALL_BUDGET_CONFIG";
 

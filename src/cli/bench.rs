@@ -108,7 +108,7 @@ impl Bench {
 
         // Half the time for one caller, half for many.
         let part = Duration::from_secs(u64::from(self.seconds)) / 2;
-        let floor = Floor::connect(url).await?;
+        let mut floor = Floor::make(Database::from(url.to_owned()).connect().await?.into_session()).await?;
         let one = caller(url)?;
         drop(one.acquire(budget, "bench").await.map_err(refused)?);
         let mut runs = Vec::new();

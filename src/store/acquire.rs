@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-use tokio_postgres::Client;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::answer::{Breach, Columns};
 use super::pool::Pool;
-use super::{Answer, Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError, connect};
+use super::session::{Opener, Session};
+use super::{Answer, Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Settings, SettingsError};
+use crate::config::{Connection, Settings, SettingsError};
 use crate::policy::Instant;
 use crate::policy::stage::Stage;
 
@@ -29,10 +28,10 @@ impl<C: Clock> PostgresStore<C> {
     /// A store that connects when it is first asked.
     ///
     /// # Errors
-    /// The database URL is missing or cannot be used; nothing is connected to find out.
+    /// No database is named, or it cannot be used as it is named; nothing is connected to find out.
     pub fn new(settings: &Settings, clock: C) -> Result<Self, SettingsError> {
-        let config = connect::parse(settings)?;
-        let pool = Pool::new(config, clock.clone(), settings.pool_size);
+        let opener = Opener::new(Connection::of(settings)?, clock.clone());
+        let pool = Pool::new(opener, settings.pool_size);
         Ok(Self { pool, clock, newest_timeline: AtomicI64::new(0) })
     }
 
@@ -40,12 +39,8 @@ impl<C: Clock> PostgresStore<C> {
     fn refuse_older_timeline(&self, timeline: i64) -> Result<(), StoreError> {
         let newest = self.newest_timeline.fetch_max(timeline, Ordering::AcqRel);
         if timeline < newest {
-            return Err(StoreError {
-                stage: Stage::Query,
-                kind: Failing::Uncertain,
-                message: format!("the answer is from timeline {timeline}, older than {newest} seen before"),
-                source: None,
-            });
+            let message = format!("the answer is from timeline {timeline}, older than {newest} seen before");
+            return Err(StoreError::new(Stage::Query, Failing::Uncertain, message));
         }
         Ok(())
     }
@@ -55,7 +50,7 @@ impl<C: Clock> Store for PostgresStore<C> {
     async fn acquire(&self, ask: &Ask, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
         let borrowed = self.pool.get(progress).await?;
         progress.enter(Stage::Query);
-        let reply = query(&borrowed.session().client, &self.clock, ask, Stage::Query).await?;
+        let reply = query(borrowed.session(), &self.clock, ask, Stage::Query).await?;
         if reply.answer.timeline > 0 {
             self.refuse_older_timeline(reply.answer.timeline)?;
         }
@@ -66,33 +61,15 @@ impl<C: Clock> Store for PostgresStore<C> {
     async fn probe(&self, progress: &Arc<Progress>) -> Result<Duration, StoreError> {
         let borrowed = self.pool.get(progress).await?;
         progress.enter(Stage::Query);
-        let took = probe(&borrowed.session().client, &self.clock, Stage::Query).await?;
+        let took = probe(borrowed.session(), &self.clock, Stage::Query).await?;
         borrowed.give_back();
         Ok(took)
     }
 }
 
-/// A session that is ready to acquire. Closing it ends its task too.
-pub(super) struct Session {
-    pub client: Client,
-    connection: JoinHandle<()>,
-}
-
-impl Session {
-    pub fn new(client: Client, connection: JoinHandle<()>) -> Self {
-        Self { client, connection }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
-}
-
 /// Acquires under nobody's name: there and back, every statement planned on the way, nothing taken. Returns how long it
 /// took.
-pub(super) async fn probe<C: Clock>(client: &Client, clock: &C, stage: Stage) -> Result<Duration, StoreError> {
+pub(super) async fn probe<C: Clock>(session: &Session, clock: &C, stage: Stage) -> Result<Duration, StoreError> {
     let ask = Ask {
         budget: "".into(),
         class: "".into(),
@@ -101,33 +78,50 @@ pub(super) async fn probe<C: Clock>(client: &Client, clock: &C, stage: Stage) ->
         patience: Duration::ZERO,
         nonce: fastrand::i64(0..),
     };
-    let reply = query(client, clock, &ask, stage).await?;
+    let reply = query(session, clock, &ask, stage).await?;
     Ok(reply.answered.saturating_since(reply.asked))
 }
 
-async fn query<C: Clock>(client: &Client, clock: &C, ask: &Ask, stage: Stage) -> Result<Reply, StoreError> {
+async fn query<C: Clock>(session: &Session, clock: &C, ask: &Ask, stage: Stage) -> Result<Reply, StoreError> {
     let costs: Vec<i32> = ask.costs.iter().map(|cost| i32::try_from(*cost).unwrap_or(i32::MAX)).collect();
     let patience_us = i64::try_from(ask.patience.as_micros()).unwrap_or(i64::MAX);
+    let arguments: [(&(dyn ToSql + Sync), Type); 6] = [
+        (&&*ask.budget, Type::TEXT),
+        (&&*ask.class, Type::TEXT),
+        (&ask.lane, Type::INT8),
+        (&costs, Type::INT4_ARRAY),
+        (&patience_us, Type::INT8),
+        (&ask.nonce, Type::INT8),
+    ];
+    let warnings = session.warnings();
     let asked: Instant = clock.now();
-    // Typed, so that it is one round trip and no named statement. Complete only at ReadyForQuery: rows come before the
-    // commit.
-    let rows = client
-        .query_typed(
-            ACQUIRE,
-            &[
-                (&&*ask.budget, Type::TEXT),
-                (&&*ask.class, Type::TEXT),
-                (&ask.lane, Type::INT8),
-                (&costs, Type::INT4_ARRAY),
-                (&patience_us, Type::INT8),
-                (&ask.nonce, Type::INT8),
-            ],
-        )
-        .await
-        .map_err(|error| connect::failed(stage, error))?;
+    let rows = run(session, &arguments).await.map_err(|error| session.failed(stage, error))?;
     let answered = clock.now();
+    if session.warnings() != warnings {
+        return Err(breached(stage, &Breach::Nonsense("the commit came with a warning")));
+    }
     let answer = decode(&rows, ask).map_err(|breach| breached(stage, &breach))?;
     Ok(Reply { asked, answered, answer })
+}
+
+/// The rows, once everything is committed: complete only at ReadyForQuery, since rows come before the commit.
+async fn run(
+    session: &Session,
+    arguments: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
+    let client = &session.client;
+    // Typed, so that it is one round trip and no named statement.
+    if !session.needs_isolation {
+        return client.query_typed(ACQUIRE, arguments).await;
+    }
+    // Still one round trip: all three leave together. (A SET would stay behind in a pooler's connection.)
+    let (begun, rows, committed) = tokio::join!(
+        biased;
+        client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
+        client.query_typed(ACQUIRE, arguments),
+        client.batch_execute("COMMIT"),
+    );
+    begun.and(rows).and_then(|rows| committed.map(|()| rows))
 }
 
 fn decode(rows: &[tokio_postgres::Row], ask: &Ask) -> Result<Answer, Breach> {
@@ -164,5 +158,5 @@ fn breached(stage: Stage, breach: &Breach) -> StoreError {
         // It was an answer to somebody, so something may have been spent.
         Breach::Nonsense(why) => (Failing::Uncertain, format!("the answer breaks the contract: {why}")),
     };
-    StoreError { stage, kind, message, source: None }
+    StoreError::new(stage, kind, message)
 }

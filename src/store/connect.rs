@@ -1,108 +1,127 @@
-//! Opens a session that is ready to acquire: connected, with the isolation that the function needs, its statements planned,
-//! its contract checked.
+//! Stage `connect`: a socket to the first address that answers.
 
-use std::error::Error;
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio_postgres::error::{DbError, Severity};
-use tokio_postgres::{Config, NoTls, config::SslMode};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpSocket, UnixStream};
 
-use super::acquire::{self, Session};
-use super::sqlstate::Meaning;
-use super::{Failing, Progress, StoreError};
+use super::{Failing, StoreError};
 use crate::clock::Clock;
-use crate::config::{Settings, SettingsError};
 use crate::policy::stage::Stage;
 
-/// The connection settings, checked without any I/O.
-pub(super) fn parse(settings: &Settings) -> Result<Config, SettingsError> {
-    let Some(url) = &settings.database_url else {
-        return Err(SettingsError(
-            "call_budget_enabled is true but database_url is not set: set CALL_BUDGET_DATABASE_URL".into(),
-        ));
-    };
-    // The parser's own message could quote the password.
-    let mut config: Config = url.as_str().parse().map_err(|_| {
-        SettingsError(
-            "database_url cannot be read: write it as postgresql://user:password@host:port/database, special characters percent-encoded"
-                .into(),
-        )
-    })?;
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(SettingsError(
-            "database_url asks for sslmode=require, and this release cannot speak TLS: use sslmode=disable on a trusted network"
-                .into(),
-        ));
+/// The next address is tried when the one before has been silent for this long, or has failed.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// A second line behind the deadline of each call: a half-open connection is noticed by the kernel within 2 s, and only by
+/// both together (keepalives are not sent while data is unacknowledged).
+const KEEPALIVE: Duration = Duration::from_secs(1);
+const KEEPALIVES: u32 = 2;
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
+
+/// One place where the store may answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Target {
+    Tcp {
+        /// As the settings name it: what the server's certificate must be for.
+        host: Arc<str>,
+        address: SocketAddr,
+    },
+    Socket(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Tcp { host, address } if **host == address.ip().to_string() => write!(f, "{address}"),
+            Target::Tcp { host, address } => write!(f, "{host}:{} ({})", address.port(), address.ip()),
+            Target::Socket(path) => write!(f, "{}", path.display()),
+        }
     }
-    config.application_name(&settings.application_name);
-    Ok(config)
 }
 
-/// Opens one session.
-pub(super) async fn open<C: Clock>(config: &Config, clock: &C, progress: &Progress) -> Result<Session, StoreError> {
-    progress.enter(Stage::Connect);
-    let (client, connection) = config.connect(NoTls).await.map_err(|error| failed(Stage::Connect, error))?;
-    let connection = tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "store connection ended");
+/// A stream of bytes, whatever carries it.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
+
+/// Connects to the first of `targets` that answers. They are tried in order, one more every quarter of a second.
+pub(super) async fn connect<C: Clock>(
+    clock: &C,
+    targets: &[Target],
+) -> Result<(Box<dyn Duplex>, Target), StoreError> {
+    let mut waiting = targets.iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut failures = Vec::new();
+    loop {
+        match waiting.next() {
+            Some(target) => attempts.push(open(target)),
+            None if attempts.is_empty() => return Err(refused(&failures)),
+            None => {}
         }
-    });
-    let session = Session::new(client, connection);
-    progress.enter(Stage::Startup);
-    // The function refuses an older snapshot than its lock; a role's default may say otherwise.
-    session
-        .client
-        .batch_execute("SET default_transaction_isolation = 'read committed'")
-        .await
-        .map_err(|error| failed(Stage::Startup, error))?;
-    acquire::probe(&session.client, clock, Stage::Startup).await?;
-    Ok(session)
+        let stagger = clock.now() + STAGGER;
+        tokio::select! {
+            biased;
+            Some((target, opened)) = attempts.next() => match opened {
+                Ok(stream) => return Ok((stream, target.clone())),
+                Err(error) => failures.push((target, error)),
+            },
+            () = clock.sleep_until(stagger), if waiting.len() > 0 => {}
+        }
+    }
 }
 
-/// What a driver's error means at this stage. Decided by SQLSTATE and severity, never by message text: servers speak
-/// Korean too.
-pub(super) fn failed(stage: Stage, error: tokio_postgres::Error) -> StoreError {
-    let (stage, kind, message) = match error.as_db_error() {
-        Some(refusal) => {
-            // Whoever says no is connected.
-            let stage = stage.max(Stage::Startup);
-            let (kind, message) = refused(stage, refusal);
-            (stage, kind, message)
-        }
-        None => {
-            let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-            if stage == Stage::Query {
-                (stage, Failing::Uncertain, format!("the connection broke: {cause}"))
-            } else {
-                let message = format!("no connection: check that the server runs where database_url says ({cause})");
-                (stage, Failing::Unavailable, message)
-            }
-        }
-    };
-    StoreError { stage, kind, message, source: Some(Box::new(error)) }
+type Opening<'a> = Pin<Box<dyn Future<Output = (&'a Target, io::Result<Box<dyn Duplex>>)> + Send + 'a>>;
+
+fn open(target: &Target) -> Opening<'_> {
+    Box::pin(async move {
+        let opened = match target {
+            Target::Tcp { address, .. } => open_tcp(*address).await,
+            Target::Socket(path) => UnixStream::connect(path).await.map(|stream| Box::new(stream) as Box<dyn Duplex>),
+        };
+        (target, opened)
+    })
 }
 
-fn refused(stage: Stage, refusal: &DbError) -> (Failing, String) {
-    let sqlstate = refusal.code().code();
-    let meaning = Meaning::of(sqlstate);
-    let kind = match meaning {
-        // Passwords rotate: a refused one is an outage.
-        Meaning::LoginRefused if sqlstate == "28P01" => Failing::Unavailable,
-        Meaning::NoSchema
-        | Meaning::NotPermitted
-        | Meaning::NoSuchDatabase
-        | Meaning::LoginRefused
-        | Meaning::BadArgument
-        | Meaning::WrongIsolation => Failing::Misconfigured,
-        // A statement that ends with ERROR is rolled back. FATAL and PANIC can hit after its commit.
-        _ if stage != Stage::Query || refusal.parsed_severity() == Some(Severity::Error) => Failing::Unavailable,
-        _ => Failing::Uncertain,
-    };
-    let way_out = match meaning {
-        Meaning::NoSchema => ": run \"call-budget migrate\"",
-        Meaning::NotPermitted => ": run \"call-budget access ROLE --as client\"",
-        Meaning::NoSuchDatabase => ": check database_url",
-        Meaning::LoginRefused => ": check user and password in database_url, and the server's pg_hba.conf",
-        _ => "",
-    };
-    (kind, format!("{meaning}{way_out} (SQLSTATE {sqlstate}: {})", refusal.message()))
+async fn open_tcp(address: SocketAddr) -> io::Result<Box<dyn Duplex>> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_nodelay(true)?;
+    socket.set_keepalive(true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
+    #[cfg(target_os = "linux")]
+    sockopt::set_tcp_user_timeout(&socket, u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX))?;
+    Ok(Box::new(socket.connect(address).await?))
+}
+
+fn refused(failures: &[(&Target, io::Error)]) -> StoreError {
+    let mut seen = HashSet::new();
+    let each: Vec<_> = failures
+        .iter()
+        .map(|(target, error)| format!("{target}: {}", reason(error)))
+        .filter(|line| seen.insert(line.clone()))
+        .collect();
+    let message =
+        format!("no connection to {}: check that PostgreSQL runs there, its port and listen_addresses", each.join(", "));
+    StoreError::new(Stage::Connect, Failing::Unavailable, message)
+}
+
+/// The kernel's reason without its number.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "refused".into(),
+        io::ErrorKind::NotFound => "no such socket".into(),
+        io::ErrorKind::TimedOut => "no answer, a firewall may be in between".into(),
+        _ => error.to_string(),
+    }
 }

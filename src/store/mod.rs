@@ -8,20 +8,26 @@ mod acquire;
 pub mod admin;
 mod answer;
 mod connect;
+pub mod direct;
+mod dns;
 pub mod floor;
 #[cfg(feature = "test-util")]
 pub mod memory;
 pub mod migrate;
 pub mod operation;
 mod pool;
+mod progress;
+mod route;
+mod secret;
+mod session;
 pub mod sqlstate;
 pub mod status;
+mod tls;
 
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::policy::Instant;
@@ -29,6 +35,7 @@ use crate::policy::stage::Stage;
 
 pub use acquire::PostgresStore;
 pub use answer::{Answer, Refusal};
+pub use progress::Progress;
 
 /// What this client and the schema agree on: a schema with the same number works with it, another is refused by name.
 pub const CONTRACT: i32 = 1;
@@ -72,31 +79,6 @@ pub struct Reply {
     pub answer: Answer,
 }
 
-/// Where a store call is. Shared between the call and whoever may give it up.
-#[derive(Debug)]
-pub struct Progress(AtomicU8);
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self(AtomicU8::new(0))
-    }
-}
-
-impl Progress {
-    const STAGES: [Stage; 6] = [Stage::LocalWait, Stage::Dns, Stage::Connect, Stage::Tls, Stage::Startup, Stage::Query];
-
-    /// The call begins this stage.
-    pub fn enter(&self, stage: Stage) {
-        let index = Self::STAGES.iter().position(|s| *s == stage).unwrap_or_default();
-        self.0.store(u8::try_from(index).unwrap_or_default(), Ordering::Release);
-    }
-
-    /// The stage the call is in.
-    pub fn stage(&self) -> Stage {
-        Self::STAGES[usize::from(self.0.load(Ordering::Acquire))]
-    }
-}
-
 /// A store call brought no answer.
 #[derive(Debug)]
 pub struct StoreError {
@@ -104,6 +86,8 @@ pub struct StoreError {
     pub kind: Failing,
     /// What failed, without the stage.
     pub message: String,
+    /// How long after its entry the call failed, where whoever made it has said so.
+    pub after: Option<Duration>,
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -119,17 +103,39 @@ pub enum Failing {
 }
 
 impl StoreError {
+    pub(crate) fn new(stage: Stage, kind: Failing, message: impl Into<String>) -> Self {
+        Self { stage, kind, message: message.into(), after: None, source: None }
+    }
+
+    pub(crate) fn caused_by(self, source: impl Error + Send + Sync + 'static) -> Self {
+        Self { source: Some(Box::new(source)), ..self }
+    }
+
+    pub(crate) fn after(self, took: Duration) -> Self {
+        Self { after: Some(took), ..self }
+    }
+
     /// Time ran out while the call was where `progress` says.
     pub(crate) fn out_of_time(progress: &Progress) -> Self {
         let stage = progress.stage();
         let kind = if stage == Stage::Query { Failing::Uncertain } else { Failing::Unavailable };
-        Self { stage, kind, message: "no answer in time".into(), source: None }
+        Self::new(stage, kind, progress.silence())
+    }
+
+    /// Why the database said no, where it did.
+    pub fn meaning(&self) -> Option<sqlstate::Meaning> {
+        let driver = self.source.as_deref()?.downcast_ref::<tokio_postgres::Error>()?;
+        driver.code().map(|code| sqlstate::Meaning::of(code.code()))
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (stage {})", self.message, self.stage)
+        let Self { message, stage, after, .. } = self;
+        match after {
+            Some(after) => write!(f, "{message} (stage {stage}, after {:.3} s)", after.as_secs_f64()),
+            None => write!(f, "{message} (stage {stage})"),
+        }
     }
 }
 

@@ -1,0 +1,158 @@
+//! Stage `dns`: the addresses of a name.
+//!
+//! Resolved in this process and by futures alone, so that giving up leaves nothing behind (a `getaddrinfo` in a thread
+//! cannot be given up). Nothing is kept from one resolution to the next, neither answers nor refusals nor the machine's
+//! configuration: when a name server recovers, the very next attempt may use it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
+use hickory_resolver::lookup::Lookup;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::system_conf::read_system_conf;
+use hickory_resolver::{Hosts, TokioResolver};
+
+use super::{Failing, StoreError};
+use crate::clock::Clock;
+use crate::policy::stage::Stage;
+
+/// A question without an answer is asked again this often; the earlier ones go on waiting, for a slow server.
+const REPEAT: Duration = Duration::from_millis(200);
+
+/// An answer is used for as long as it says, within these bounds.
+const FRESH: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Longer than any deadline around this: the deadline is the caller's.
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// What a name stands for at present.
+#[derive(Clone, Debug)]
+pub(super) struct Resolved {
+    /// In the order of the answer, IPv4 first; never empty.
+    pub addresses: Vec<IpAddr>,
+    /// When to ask again.
+    pub fresh_for: Duration,
+}
+
+/// Asks for IPv4 and IPv6 addresses at once. IPv6 is not waited for once IPv4 has answered: many name servers are silent
+/// about a type that they do not know.
+pub(super) async fn resolve<C: Clock>(
+    clock: &C,
+    name: &str,
+    nameservers: &[SocketAddr],
+) -> Result<Resolved, StoreError> {
+    let questions = Questions::read(name, nameservers).map_err(|error| failed(name, &error))?;
+    let (mut v4, mut v6) = (FuturesUnordered::new(), FuturesUnordered::new());
+    let (mut answered_v4, mut answered_v6) = (None, None);
+    loop {
+        if answered_v4.is_none() {
+            v4.push(questions.ask(RecordType::A));
+        }
+        if answered_v6.is_none() {
+            v6.push(questions.ask(RecordType::AAAA));
+        }
+        let again = clock.now() + REPEAT;
+        while clock.now() < again {
+            tokio::select! {
+                biased;
+                Some(answer) = v4.next(), if answered_v4.is_none() => answered_v4 = Some(answer),
+                Some(answer) = v6.next(), if answered_v6.is_none() => answered_v6 = Some(answer),
+                () = clock.sleep_until(again) => break,
+            }
+            match (&answered_v4, &answered_v6) {
+                (Some(Ok(first)), Some(Ok(second))) => return Ok(first.and(second)),
+                (Some(Ok(found)), _) | (Some(Err(_)), Some(Ok(found))) => return Ok(found.clone()),
+                (Some(Err(error)), Some(Err(_))) => return Err(failed(name, error)),
+                _ => {}
+            }
+        }
+        // IPv4 has had its time.
+        if let (None, Some(Ok(found))) = (&answered_v4, &answered_v6) {
+            return Ok(found.clone());
+        }
+    }
+}
+
+impl Resolved {
+    fn of(lookup: &Lookup) -> Result<Self, NetError> {
+        let addresses: Vec<_> = lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
+        if addresses.is_empty() {
+            return Err(NetError::Message("the answer holds no address"));
+        }
+        let ttl = lookup.answers().iter().map(|record| record.ttl).min().unwrap_or_default();
+        Ok(Self { addresses, fresh_for: Duration::from_secs(ttl.into()).clamp(FRESH.0, FRESH.1) })
+    }
+
+    fn and(&self, other: &Self) -> Self {
+        let addresses = self.addresses.iter().chain(&other.addresses).copied().collect();
+        Self { addresses, fresh_for: self.fresh_for.min(other.fresh_for) }
+    }
+}
+
+/// The name and whom to ask, read anew for each resolution.
+struct Questions {
+    name: Name,
+    hosts: Hosts,
+    config: ResolverConfig,
+    options: ResolverOpts,
+}
+
+impl Questions {
+    fn read(name: &str, nameservers: &[SocketAddr]) -> Result<Self, NetError> {
+        // Without a resolv.conf there is still the hosts file, and the name servers of the settings.
+        let (mut config, mut options) = read_system_conf()
+            .unwrap_or_else(|_| (ResolverConfig::from_name_servers(Vec::new()), ResolverOpts::default()));
+        if !nameservers.is_empty() {
+            let servers = nameservers.iter().map(|address| {
+                let mut server = NameServerConfig::udp_and_tcp(address.ip());
+                for connection in &mut server.connections {
+                    connection.port = address.port();
+                }
+                server
+            });
+            config = ResolverConfig::from_parts(config.domain().cloned(), config.search().to_vec(), servers.collect());
+        }
+        options.timeout = NEVER;
+        // They are retries, multiply with every search domain, and share the first question's fate.
+        options.attempts = 0;
+        options.cache_size = 0;
+        Ok(Self { name: Name::from_utf8(name)?, hosts: Hosts::from_system().unwrap_or_default(), config, options })
+    }
+
+    /// Asks once: a resolver of its own, since one resolver asks the same question only once at a time.
+    async fn ask(&self, kind: RecordType) -> Result<Resolved, NetError> {
+        // With search domains the resolver would look for the first of its candidates only.
+        let mut whole = self.name.clone();
+        whole.set_fqdn(true);
+        if let Some(lookup) = self.hosts.lookup_static_host(&Query::query(whole, kind)) {
+            return Resolved::of(&lookup);
+        }
+        let mut builder =
+            TokioResolver::builder_with_config(self.config.clone(), TokioRuntimeProvider::default());
+        *builder.options_mut() = self.options.clone();
+        Resolved::of(&builder.build()?.lookup(self.name.clone(), kind).await?)
+    }
+}
+
+fn failed(name: &str, error: &NetError) -> StoreError {
+    let message = match error {
+        error if error.is_nx_domain() => format!("there is no host {name:?}: check the host in database_url"),
+        error if error.is_no_records_found() => {
+            format!("the name {name:?} has no address: check the host in database_url")
+        }
+        NetError::Dns(DnsError::ResponseCode(code)) => {
+            format!("the name server refused to look up {name:?} ({code}): check the name server, or set nameservers")
+        }
+        NetError::NoConnections => {
+            format!("no name server to look up {name:?}: check /etc/resolv.conf, or set nameservers")
+        }
+        error => format!("{name:?} cannot be looked up ({error}): check the name server, or set nameservers"),
+    };
+    StoreError::new(Stage::Dns, Failing::Unavailable, message)
+}

@@ -1,0 +1,53 @@
+//! Where a store call is. One deadline covers all of its stages and is kept outside, by whoever made the call; what ran out
+//! of time is told from here.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::policy::stage::Stage;
+
+/// The stage of a store call, and what it waits for. Shared between the call and whoever may give it up.
+#[derive(Debug, Default)]
+pub struct Progress {
+    stage: AtomicU8,
+    towards: Mutex<String>,
+}
+
+impl Progress {
+    const STAGES: [Stage; 6] = [Stage::LocalWait, Stage::Dns, Stage::Connect, Stage::Tls, Stage::Startup, Stage::Query];
+
+    /// The call begins this stage.
+    pub fn enter(&self, stage: Stage) {
+        let index = Self::STAGES.iter().position(|s| *s == stage).unwrap_or_default();
+        self.stage.store(u8::try_from(index).unwrap_or_default(), Ordering::Release);
+    }
+
+    /// The stage the call is in.
+    pub fn stage(&self) -> Stage {
+        Self::STAGES[usize::from(self.stage.load(Ordering::Acquire))]
+    }
+
+    /// The name or the addresses from which the call expects something.
+    pub fn towards(&self, whom: impl Into<String>) {
+        *self.whom() = whom.into();
+    }
+
+    /// In words, who did not answer, and what to look at.
+    pub fn silence(&self) -> String {
+        let whom = &**self.whom();
+        match self.stage() {
+            Stage::LocalWait => "no connection of this process came free in time".into(),
+            Stage::Dns => format!("no name server answered about {whom:?}: check the name server, or set nameservers"),
+            Stage::Connect => {
+                format!("no answer from {whom}: check host and port, whether the machine is up, and firewalls in between")
+            }
+            Stage::Tls => format!("{whom} is connected and does not answer the TLS handshake: check what listens there"),
+            Stage::Startup => format!("{whom} is connected and does not finish the login: see the server's load and log"),
+            Stage::Query => "the request has left and no answer came: a lock, the server's load, or the network".into(),
+        }
+    }
+
+    fn whom(&self) -> MutexGuard<'_, String> {
+        self.towards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,113 @@
+//! Where the password comes from: the settings, a file, or a command. Read again after the server has refused it, since
+//! passwords rotate.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+
+use super::{Failing, StoreError};
+use crate::config::Password;
+use crate::policy::stage::Stage;
+
+/// A longer one is not a password but a mistake.
+const LONGEST: u64 = 64 * 1024;
+
+/// The password in use.
+pub(super) struct PasswordSource {
+    source: Password,
+    known: Mutex<Option<String>>,
+}
+
+impl PasswordSource {
+    pub fn new(source: Password) -> Self {
+        Self { source, known: Mutex::default() }
+    }
+
+    /// The password, or `None` where the settings name no source.
+    pub async fn password(&self) -> Result<Option<String>, StoreError> {
+        if let Some(known) = self.slot().clone() {
+            return Ok(Some(known));
+        }
+        let password = match &self.source {
+            Password::None => return Ok(None),
+            Password::Given(secret) => return Ok(Some(secret.as_str().to_owned())),
+            Password::File(path) => {
+                let bytes = read_file(path).await.map_err(|error| {
+                    unavailable(format!("password_file {} cannot be read: {error}", path.display()))
+                })?;
+                first_line(&bytes).ok_or_else(|| unavailable(format!("password_file {} is empty", path.display())))?
+            }
+            Password::Command(command) => output_of(command).await?,
+        };
+        *self.slot() = Some(password.clone());
+        Ok(Some(password))
+    }
+
+    /// The server has refused it.
+    pub fn refused(&self) {
+        *self.slot() = None;
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads a file without holding up the runtime: it may lie on a network.
+pub(super) async fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let path: PathBuf = path.into();
+    tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(io::Error::other)?
+}
+
+/// What `sh -c` prints on its first line. Given up with everything that it started. What else it prints is shown nowhere: it
+/// may hold the secret.
+async fn output_of(command: &str) -> Result<String, StoreError> {
+    let failed = |why: String| unavailable(format!("password_command {why}: run it by hand as this user"));
+    let spawned = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn();
+    let mut running = Group(spawned.map_err(|error| failed(format!("cannot be started ({error})")))?);
+    let mut output = Vec::new();
+    if let Some(stdout) = &mut running.0.stdout {
+        let read = stdout.take(LONGEST).read_to_end(&mut output).await;
+        read.map_err(|error| failed(format!("cannot be read ({error})")))?;
+    }
+    let status = running.0.wait().await.map_err(|error| failed(format!("was lost ({error})")))?;
+    if !status.success() {
+        return Err(failed(format!("failed ({status})")));
+    }
+    first_line(&output).ok_or_else(|| failed("printed nothing".into()))
+}
+
+/// A command with everything that it started.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The number is the child's own for as long as nobody has waited for it.
+        let group = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+fn first_line(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.lines().next().unwrap_or_default();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+fn unavailable(message: String) -> StoreError {
+    StoreError::new(Stage::Startup, Failing::Unavailable, message)
+}

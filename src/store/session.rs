@@ -1,0 +1,256 @@
+//! Stage `startup`: the login, and a session that is ready to acquire: a server that takes writes, the contract checked,
+//! every statement planned once.
+
+use std::error::Error;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::task::JoinHandle;
+use tokio_postgres::config::{SslMode, SslNegotiation};
+use tokio_postgres::error::{DbError, Severity};
+use tokio_postgres::{AsyncMessage, Client, Config};
+
+use super::acquire;
+use super::connect::Target;
+use super::route::Route;
+use super::secret::PasswordSource;
+use super::sqlstate::Meaning;
+use super::tls::{Encryption, Settled, Wire};
+use super::{Failing, Progress, StoreError, connect};
+use crate::clock::Clock;
+use crate::config;
+use crate::policy::stage::Stage;
+
+/// Everything that opening a session takes. One for the process: it keeps what was learnt.
+pub(super) struct Opener<C> {
+    pub clock: C,
+    pub route: Arc<Route>,
+    connection: Arc<config::Connection>,
+    encryption: Encryption,
+    password: PasswordSource,
+}
+
+/// An open session. Dropping it closes the connection, whatever it is doing: the server is told by that alone, never by a
+/// CancelRequest, which a pooler would hand to a stranger.
+pub(super) struct Session {
+    pub client: Client,
+    pub target: Target,
+    /// The statement needs a transaction of its own around it: the role's default isolation is not READ COMMITTED.
+    pub needs_isolation: bool,
+    standby: bool,
+    news: Arc<News>,
+    task: JoinHandle<()>,
+}
+
+/// What a connection tells besides the answers.
+#[derive(Default)]
+struct News {
+    warnings: AtomicU64,
+    ended: OnceLock<tokio_postgres::Error>,
+}
+
+impl<C: Clock> Opener<C> {
+    pub fn new(connection: config::Connection, clock: C) -> Self {
+        let connection = Arc::new(connection);
+        Self {
+            clock,
+            route: Arc::new(Route::new(Arc::clone(&connection))),
+            encryption: Encryption::new(connection.tls.clone()),
+            password: PasswordSource::new(connection.password.clone()),
+            connection,
+        }
+    }
+
+    /// A session that is ready to acquire.
+    pub async fn open(&self, progress: &Progress) -> Result<Session, StoreError> {
+        let mut session = self.log_in(progress).await?;
+        let trial = Trial::of(&self.route, session.target.clone());
+        // It lets everybody in, and would refuse only the first acquire.
+        if session.standby {
+            let message = format!("{} is a standby: name the primary too, or wait for its promotion", session.target);
+            return Err(StoreError::new(Stage::Startup, Failing::Unavailable, message));
+        }
+        // What it asks for goes through whatever is between here and the server, so that is tried too.
+        let probe = acquire::probe(&session, &self.clock, Stage::Startup).await;
+        if let Err(error) = probe {
+            if error.meaning() != Some(Meaning::WrongIsolation) {
+                return Err(error);
+            }
+            session.needs_isolation = true;
+            acquire::probe(&session, &self.clock, Stage::Startup).await?;
+        }
+        trial.passed();
+        Ok(session)
+    }
+
+    /// A session for anything: names resolved, connected, encrypted, logged in.
+    pub async fn log_in(&self, progress: &Progress) -> Result<Session, StoreError> {
+        let targets = self.route.targets(&self.clock, progress).await?;
+        progress.enter(Stage::Connect);
+        progress.towards(targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+        let (stream, target) = connect::connect(&self.clock, &targets).await?;
+        let trial = Trial::of(&self.route, target);
+        progress.towards(trial.target.to_string());
+        progress.enter(Stage::Tls);
+        let wire = self.encryption.secure(stream, &trial.target).await?;
+        progress.enter(Stage::Startup);
+        let session = self.start_up(wire, &trial.target).await?;
+        trial.passed();
+        Ok(session)
+    }
+
+    async fn start_up(&self, wire: Wire, target: &Target) -> Result<Session, StoreError> {
+        let config::Connection { user, dbname, application_name, .. } = &*self.connection;
+        let mut config = Config::new();
+        config.user(user).dbname(dbname).application_name(application_name);
+        // TLS is settled: the driver takes the stream as it is.
+        config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
+        if let Some(password) = self.password.password().await? {
+            config.password(password);
+        }
+        let (client, connection) = config.connect_raw(wire, Settled).await.map_err(|error| {
+            let error = self.login_failed(target, error);
+            if error.meaning() == Some(Meaning::LoginRefused) {
+                self.password.refused();
+            }
+            error
+        })?;
+        let standby = connection.parameter("in_hot_standby") == Some("on");
+        let news = Arc::new(News::default());
+        let task = tokio::spawn(follow(connection, Arc::clone(&news)));
+        Ok(Session { client, target: target.clone(), needs_isolation: false, standby, news, task })
+    }
+
+    fn login_failed(&self, target: &Target, error: tokio_postgres::Error) -> StoreError {
+        let config::Connection { user, dbname, .. } = &*self.connection;
+        let Some(refusal) = error.as_db_error() else {
+            let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            let message = format!("{target} ended the login of user {user:?} ({cause}): see the server's log");
+            return StoreError::new(Stage::Startup, Failing::Unavailable, message).caused_by(error);
+        };
+        let sqlstate = refusal.code().code();
+        let (kind, message) = match Meaning::of(sqlstate) {
+            // Passwords rotate: a refused one is an outage, and the next attempt reads it anew.
+            Meaning::LoginRefused if sqlstate == "28P01" => (
+                Failing::Unavailable,
+                format!("{target} refuses the password of user {user:?}: check user and password"),
+            ),
+            Meaning::LoginRefused => (
+                Failing::Misconfigured,
+                format!("{target} does not let user {user:?} into {dbname:?}: check the user, and pg_hba.conf there"),
+            ),
+            Meaning::NoSuchDatabase => (
+                Failing::Misconfigured,
+                format!("{target} has no database {dbname:?}: create it, or name another in database_url"),
+            ),
+            Meaning::NotPermitted => (
+                Failing::Misconfigured,
+                format!("user {user:?} may not connect to {dbname:?} on {target}: GRANT CONNECT ON DATABASE {dbname:?}"),
+            ),
+            meaning => (Failing::Unavailable, format!("{target} refused the login: {meaning}")),
+        };
+        StoreError::new(Stage::Startup, kind, with_sqlstate(&message, refusal)).caused_by(error)
+    }
+}
+
+impl Session {
+    /// How many warnings the server has sent so far. One that comes with a commit means that the commit is not as durable
+    /// as it was to be.
+    pub fn warnings(&self) -> u64 {
+        self.news.warnings.load(Ordering::Acquire)
+    }
+
+    /// What the driver's error means. Decided by SQLSTATE and severity, never by message text: servers speak Korean too.
+    pub fn failed(&self, stage: Stage, error: tokio_postgres::Error) -> StoreError {
+        let target = &self.target;
+        // The reason is often the connection's, and the query hears only that it is closed.
+        let refusal = error.as_db_error().or_else(|| self.news.ended.get().and_then(tokio_postgres::Error::as_db_error));
+        let (kind, message) = if let Some(refusal) = refusal {
+            let (kind, message) = refused(stage, refusal);
+            (kind, format!("{target}: {}", with_sqlstate(&message, refusal)))
+        } else {
+            let ended: &tokio_postgres::Error = self.news.ended.get().unwrap_or(&error);
+            let cause = ended.source().map_or_else(|| ended.to_string(), ToString::to_string);
+            let kind = if stage == Stage::Query { Failing::Uncertain } else { Failing::Unavailable };
+            (kind, format!("the connection to {target} broke ({cause})"))
+        };
+        StoreError::new(stage, kind, message).caused_by(error)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Drives the connection until it ends.
+async fn follow(mut connection: tokio_postgres::Connection<Wire, Wire>, news: Arc<News>) {
+    loop {
+        match poll_fn(|cx| connection.poll_message(cx)).await {
+            Some(Ok(AsyncMessage::Notice(notice))) => {
+                if notice.parsed_severity() == Some(Severity::Warning) {
+                    tracing::warn!(sqlstate = notice.code().code(), notice = notice.message(), "call_budget_store_warning");
+                    news.warnings.fetch_add(1, Ordering::Release);
+                }
+            }
+            Some(Ok(_)) => {}
+            // Before the connection is dropped: with it end the queries that wait, and they ask why.
+            Some(Err(error)) => {
+                let _ = news.ended.set(error);
+                return;
+            }
+            None => return,
+        }
+    }
+}
+
+/// A target on trial: unless it passes, it failed, also when the attempt is given up.
+struct Trial<'a> {
+    route: &'a Route,
+    target: Target,
+    passed: bool,
+}
+
+impl<'a> Trial<'a> {
+    fn of(route: &'a Route, target: Target) -> Self {
+        Self { route, target, passed: false }
+    }
+
+    fn passed(mut self) {
+        self.passed = true;
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        if self.passed {
+            self.route.served(&self.target);
+        } else {
+            self.route.failed(&self.target);
+        }
+    }
+}
+
+fn refused(stage: Stage, refusal: &DbError) -> (Failing, String) {
+    let meaning = Meaning::of(refusal.code().code());
+    let kind = match meaning {
+        Meaning::NoSchema | Meaning::NotPermitted | Meaning::BadArgument | Meaning::WrongIsolation => {
+            Failing::Misconfigured
+        }
+        // A statement that ends with ERROR is rolled back. FATAL and PANIC can hit after its commit.
+        _ if stage != Stage::Query || refusal.parsed_severity() == Some(Severity::Error) => Failing::Unavailable,
+        _ => Failing::Uncertain,
+    };
+    let way_out = match meaning {
+        Meaning::NoSchema => ": run \"call-budget migrate\"",
+        Meaning::NotPermitted => ": run \"call-budget access ROLE --as client\"",
+        _ => "",
+    };
+    (kind, format!("{meaning}{way_out}"))
+}
+
+fn with_sqlstate(message: &str, refusal: &DbError) -> String {
+    format!("{message} (SQLSTATE {}: {})", refusal.code().code(), refusal.message())
+}

@@ -1,0 +1,189 @@
+//! Stage `tls`: agreeing on encryption. From here on the stream is what the login and the queries run on.
+
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use native_tls::{Certificate, Identity, TlsConnector};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
+
+use super::connect::{Duplex, Target};
+use super::secret::read_file;
+use super::{Failing, StoreError};
+use crate::config::{Tls, TlsMode};
+use crate::policy::stage::Stage;
+
+/// Length and code of the message that asks for TLS.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
+/// How this process speaks TLS.
+pub(super) struct Encryption {
+    tls: Tls,
+    /// Reading a bundle of hundred certificates takes milliseconds, so it is done once; and again after a failure, since
+    /// certificates are renewed.
+    connector: Mutex<Option<TlsConnector>>,
+}
+
+impl Encryption {
+    pub fn new(tls: Tls) -> Self {
+        Self { tls, connector: Mutex::default() }
+    }
+
+    /// The stream to hand over to the login: encrypted, unless it is a Unix socket or the settings say `disable`.
+    pub async fn secure(&self, mut stream: Box<dyn Duplex>, target: &Target) -> Result<Wire, StoreError> {
+        let host = match target {
+            Target::Tcp { host, .. } if self.tls.mode != TlsMode::Disable => host,
+            _ => return Ok(Wire { stream, server_end_point: None }),
+        };
+        let connector = self.connector().await?;
+        let answer = ask_for_tls(&mut stream).await.map_err(|error| broke(target, &error))?;
+        accepted(answer, target)?;
+        let stream = tokio_native_tls::TlsConnector::from(connector).connect(host, stream).await.map_err(|error| {
+            *self.slot() = None;
+            handshake_failed(target, error)
+        })?;
+        let server_end_point = stream.get_ref().tls_server_end_point().ok().flatten();
+        Ok(Wire { stream: Box::new(stream), server_end_point })
+    }
+
+    async fn connector(&self) -> Result<TlsConnector, StoreError> {
+        if let Some(connector) = self.slot().clone() {
+            return Ok(connector);
+        }
+        let Tls { mode, root_cert, client } = &self.tls;
+        let mut builder = TlsConnector::builder();
+        // As libpq has it: with a root certificate, `require` checks the chain too.
+        let checks_chain = *mode != TlsMode::Require || root_cert.is_some();
+        builder
+            .danger_accept_invalid_certs(!checks_chain)
+            .danger_accept_invalid_hostnames(*mode != TlsMode::VerifyFull);
+        if let Some(path) = root_cert {
+            let bundle = read(path, "sslrootcert").await?;
+            let certificates = Certificate::stack_from_pem(&bundle).unwrap_or_default();
+            if certificates.is_empty() {
+                return Err(unusable("sslrootcert", path, "it holds no certificate in PEM form"));
+            }
+            builder.disable_built_in_roots(true);
+            for certificate in certificates {
+                builder.add_root_certificate(certificate);
+            }
+        }
+        if let Some(client) = client {
+            let (cert, key) = (read(&client.cert, "sslcert").await?, read(&client.key, "sslkey").await?);
+            let identity = Identity::from_pkcs8(&cert, &key).map_err(|error| {
+                let way_out = "it and sslcert must be PEM, the key as PKCS#8 (openssl pkcs8 -topk8 -nocrypt)";
+                unusable("sslkey", &client.key, &format!("{error}: {way_out}"))
+            })?;
+            builder.identity(identity);
+        }
+        let connector = builder.build().map_err(|error| misconfigured(format!("TLS cannot be set up: {error}")))?;
+        *self.slot() = Some(connector.clone());
+        Ok(connector)
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<TlsConnector>> {
+        self.connector.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn read(path: &Path, setting: &str) -> Result<Vec<u8>, StoreError> {
+    read_file(path).await.map_err(|error| unusable(setting, path, &error.to_string()))
+}
+
+fn unusable(setting: &str, path: &Path, why: &str) -> StoreError {
+    misconfigured(format!("{setting} {} cannot be used: {why}", path.display()))
+}
+
+fn misconfigured(message: String) -> StoreError {
+    StoreError::new(Stage::Tls, Failing::Misconfigured, message)
+}
+
+/// The one byte that answers is all that is read: whatever came behind it in plain text would not be the server's.
+async fn ask_for_tls(stream: &mut Box<dyn Duplex>) -> io::Result<u8> {
+    stream.write_all(&SSL_REQUEST).await?;
+    stream.flush().await?;
+    stream.read_u8().await
+}
+
+fn accepted(answer: u8, target: &Target) -> Result<(), StoreError> {
+    match answer {
+        b'S' => Ok(()),
+        b'N' => Err(misconfigured(format!(
+            "{target} does not speak TLS: switch ssl on there, or write sslmode=disable if you trust the network"
+        ))),
+        // What an error before TLS says cannot be trusted, and a server that is starting may say it.
+        b'E' => Err(StoreError::new(
+            Stage::Tls,
+            Failing::Unavailable,
+            format!("{target} answered the request for TLS with an error: see the server's log"),
+        )),
+        _ => Err(misconfigured(format!("{target} is no PostgreSQL: check host and port"))),
+    }
+}
+
+fn broke(target: &Target, error: &io::Error) -> StoreError {
+    let message = format!("{target} ended the connection before TLS was agreed on ({error}): see the server's log");
+    StoreError::new(Stage::Tls, Failing::Unavailable, message)
+}
+
+fn handshake_failed(target: &Target, error: native_tls::Error) -> StoreError {
+    let broken = std::iter::successors(Some(&error as &(dyn std::error::Error + 'static)), |error| error.source())
+        .find_map(|error| error.downcast_ref::<io::Error>());
+    match broken {
+        Some(cause) => broke(target, cause),
+        None => misconfigured(format!(
+            "the TLS handshake with {target} failed: {error}. Check the server's certificate (its names, its dates, who \
+             signed it), and sslrootcert, sslcert and sslmode here"
+        ))
+        .caused_by(error),
+    }
+}
+
+/// A stream on which TLS is settled, one way or the other.
+pub(super) struct Wire {
+    stream: Box<dyn Duplex>,
+    /// Hash of the server's certificate, to which the login is bound.
+    server_end_point: Option<Vec<u8>>,
+}
+
+/// Hands [`Wire`] to the driver, which would else ask for TLS itself.
+pub(super) struct Settled;
+
+impl TlsConnect<Wire> for Settled {
+    type Stream = Wire;
+    type Error = io::Error;
+    type Future = std::future::Ready<io::Result<Wire>>;
+
+    fn connect(self, stream: Wire) -> Self::Future {
+        std::future::ready(Ok(stream))
+    }
+}
+
+impl TlsStream for Wire {
+    fn channel_binding(&self) -> ChannelBinding {
+        self.server_end_point.clone().map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
