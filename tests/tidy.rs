@@ -15,7 +15,7 @@ const LONGEST_FILE: usize = 600;
 const ARROWS: &[(&str, &[&str])] = &[
     ("src/policy/", &["policy"]),
     ("src/clock.rs", &["policy"]),
-    ("src/config.rs", &["policy"]),
+    ("src/config", &["config", "policy"]),
     ("src/error.rs", &["policy"]),
     ("src/counters.rs", &[]),
     ("src/store/", &["policy", "clock", "config", "error", "store"]),
@@ -145,6 +145,7 @@ fn unwanted_words(file: &File) -> Vec<String> {
     let code = text::code(&file.text)
         .replace("managed::Manager", "")
         .replace("test_util", "")
+        .replace("futures_util", "")
         .replace("http_body_util", "")
         .replace("hyper_util", "");
     let named = code + " " + &file.path.replace(['/', '.'], " ");

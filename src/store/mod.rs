@@ -103,7 +103,8 @@ pub enum Failing {
 }
 
 impl StoreError {
-    pub(crate) fn new(stage: Stage, kind: Failing, message: impl Into<String>) -> Self {
+    /// A failure in `stage`; `message` says what failed, without the stage.
+    pub fn new(stage: Stage, kind: Failing, message: impl Into<String>) -> Self {
         Self { stage, kind, message: message.into(), after: None, source: None }
     }
 

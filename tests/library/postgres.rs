@@ -152,7 +152,7 @@ async fn a_refused_password_is_an_outage_that_says_what_to_check() {
     let role = database.role().await;
     let error = error(&role.url.replacen(":secret@", &format!(":{PASSWORD}@"), 1)).await;
     assert_eq!((error.code(), error.stage().unwrap().as_str()), (Code::StoreUnavailable, "startup"));
-    assert!(error.to_string().contains("password in database_url"), "{error}");
+    assert!(error.to_string().contains("check user and password"), "{error}");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_database_that_does_not_exist_is_named_as_the_mistake() {
     let database = support::empty_database().await;
     let error = error(&database.url.replace(&database.name, "no_such_database")).await;
     assert_eq!(error.code(), Code::Misconfigured);
-    assert!(error.to_string().contains("check database_url"), "{error}");
+    assert!(error.to_string().contains("in database_url"), "{error}");
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn no_server_is_an_outage_that_says_what_to_check() {
     let error = error(&format!("postgresql://u:{PASSWORD}@127.0.0.1:{port}/d")).await;
     assert_eq!((error.code(), error.stage().unwrap().as_str()), (Code::StoreUnavailable, "connect"));
     let text = error.to_string();
-    assert!(text.contains("check that the server runs") && text.contains("refused"), "{text}");
+    assert!(text.contains("check that PostgreSQL runs") && text.contains("refused"), "{text}");
 }
 
 #[tokio::test]

@@ -181,7 +181,7 @@ impl<C: Clock> Store for Script<C> {
 }
 
 fn failure(stage: Stage, kind: Failing) -> StoreError {
-    StoreError { stage, kind, message: "as the script says".into(), source: None }
+    StoreError::new(stage, kind, "as the script says")
 }
 
 struct InFlight<'a>(&'a AtomicUsize);

@@ -174,11 +174,9 @@ impl<C: Clock> Store for MemoryStore<C> {
     async fn acquire(&self, ask: &Ask, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
         progress.enter(Stage::Query);
         let asked = self.clock.now();
-        let answer = self.reserve(ask).checked(ask).map_err(|breach: Breach| StoreError {
-            stage: Stage::Query,
-            kind: Failing::Misconfigured,
-            message: format!("the store in memory breaks the contract: {breach:?}"),
-            source: None,
+        let answer = self.reserve(ask).checked(ask).map_err(|breach: Breach| {
+            let message = format!("the store in memory breaks the contract: {breach:?}");
+            StoreError::new(Stage::Query, Failing::Misconfigured, message)
         })?;
         Ok(Reply { asked, answered: self.clock.now(), answer })
     }
