@@ -97,8 +97,12 @@ async fn query<C: Clock>(session: &Session, clock: &C, ask: &Ask, stage: Stage) 
     let asked: Instant = clock.now();
     let rows = run(session, &arguments).await.map_err(|error| session.failed(stage, error))?;
     let answered = clock.now();
+    if !session.is_idle() {
+        return Err(breached(stage, &Breach::Nonsense("it ended inside a transaction")));
+    }
+    // Such as that of a cancelled wait for a synchronous standby: committed here, and not there.
     if session.warnings() != warnings {
-        return Err(breached(stage, &Breach::Nonsense("the commit came with a warning")));
+        return Err(breached(stage, &Breach::Nonsense("its commit came with a warning")));
     }
     let answer = decode(&rows, ask).map_err(|breach| breached(stage, &breach))?;
     Ok(Reply { asked, answered, answer })

@@ -11,6 +11,7 @@ mod connect;
 pub mod direct;
 mod dns;
 pub mod floor;
+mod frames;
 #[cfg(feature = "test-util")]
 pub mod memory;
 pub mod migrate;

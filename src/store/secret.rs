@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
@@ -53,7 +53,7 @@ impl PasswordSource {
         *self.slot() = None;
     }
 
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+    fn slot(&self) -> MutexGuard<'_, Option<String>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,6 +13,7 @@ use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::acquire;
 use super::connect::Target;
+use super::frames::Status;
 use super::route::Route;
 use super::secret::PasswordSource;
 use super::sqlstate::Meaning;
@@ -40,6 +41,7 @@ pub(super) struct Session {
     pub needs_isolation: bool,
     standby: bool,
     news: Arc<News>,
+    status: Arc<Status>,
     task: JoinHandle<()>,
 }
 
@@ -109,6 +111,7 @@ impl<C: Clock> Opener<C> {
         if let Some(password) = self.password.password().await? {
             config.password(password);
         }
+        let status = wire.status();
         let (client, connection) = config.connect_raw(wire, Settled).await.map_err(|error| {
             let error = self.login_failed(target, error);
             if error.meaning() == Some(Meaning::LoginRefused) {
@@ -119,7 +122,7 @@ impl<C: Clock> Opener<C> {
         let standby = connection.parameter("in_hot_standby") == Some("on");
         let news = Arc::new(News::default());
         let task = tokio::spawn(follow(connection, Arc::clone(&news)));
-        Ok(Session { client, target: target.clone(), needs_isolation: false, standby, news, task })
+        Ok(Session { client, target: target.clone(), needs_isolation: false, standby, news, status, task })
     }
 
     fn login_failed(&self, target: &Target, error: tokio_postgres::Error) -> StoreError {
@@ -159,6 +162,11 @@ impl Session {
     /// as it was to be.
     pub fn warnings(&self) -> u64 {
         self.news.warnings.load(Ordering::Acquire)
+    }
+
+    /// Whether the last answer ended with its transaction over.
+    pub fn is_idle(&self) -> bool {
+        self.status.is_idle()
     }
 
     /// What the driver's error means. Decided by SQLSTATE and severity, never by message text: servers speak Korean too.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use native_tls::{Certificate, Identity, TlsConnector};
@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
 use super::connect::{Duplex, Target};
+use super::frames::{Frames, Status};
 use super::secret::read_file;
 use super::{Failing, StoreError};
 use crate::config::{Tls, TlsMode};
@@ -36,7 +37,7 @@ impl Encryption {
     pub async fn secure(&self, mut stream: Box<dyn Duplex>, target: &Target) -> Result<Wire, StoreError> {
         let host = match target {
             Target::Tcp { host, .. } if self.tls.mode != TlsMode::Disable => host,
-            _ => return Ok(Wire { stream, server_end_point: None }),
+            _ => return Ok(Wire::new(stream, None)),
         };
         let connector = self.connector().await?;
         let answer = ask_for_tls(&mut stream).await.map_err(|error| broke(target, &error))?;
@@ -46,7 +47,7 @@ impl Encryption {
             handshake_failed(target, error)
         })?;
         let server_end_point = stream.get_ref().tls_server_end_point().ok().flatten();
-        Ok(Wire { stream: Box::new(stream), server_end_point })
+        Ok(Wire::new(Box::new(stream), server_end_point))
     }
 
     async fn connector(&self) -> Result<TlsConnector, StoreError> {
@@ -84,7 +85,7 @@ impl Encryption {
         Ok(connector)
     }
 
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<TlsConnector>> {
+    fn slot(&self) -> MutexGuard<'_, Option<TlsConnector>> {
         self.connector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -145,8 +146,21 @@ fn handshake_failed(target: &Target, error: native_tls::Error) -> StoreError {
 /// A stream on which TLS is settled, one way or the other.
 pub(super) struct Wire {
     stream: Box<dyn Duplex>,
+    frames: Frames,
+    status: Arc<Status>,
     /// Hash of the server's certificate, to which the login is bound.
     server_end_point: Option<Vec<u8>>,
+}
+
+impl Wire {
+    fn new(stream: Box<dyn Duplex>, server_end_point: Option<Vec<u8>>) -> Self {
+        Self { stream, frames: Frames::default(), status: Arc::default(), server_end_point }
+    }
+
+    /// The session's status, as it comes by.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&self.status)
+    }
 }
 
 /// Hands [`Wire`] to the driver, which would else ask for TLS itself.
@@ -170,7 +184,11 @@ impl TlsStream for Wire {
 
 impl AsyncRead for Wire {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let Self { stream, frames, status, .. } = &mut *self;
+        let before = buf.filled().len();
+        let polled = Pin::new(stream).poll_read(cx, buf);
+        frames.see(&buf.filled()[before..], status);
+        polled
     }
 }
 
