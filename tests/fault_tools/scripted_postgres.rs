@@ -7,8 +7,10 @@ mod silences;
 
 use std::time::Duration;
 
+use call_budget::{CallBudget, Settings};
+
 use self::client::{Caller, connect, eventually, ssl_request};
-use crate::tools::scripted_postgres::{Act, Closing, Kind, Point, Report, Script, ScriptedPostgres, Step};
+use crate::tools::scripted_postgres::{Act, Closing, Kind, Point, Query, Report, Row, Script, ScriptedPostgres, Step};
 
 #[tokio::test]
 async fn left_alone_it_is_a_store_that_is_well() {
@@ -117,22 +119,22 @@ async fn tls_is_spoken_with_the_given_certificate_and_reported() {
 #[tokio::test]
 async fn the_tls_request_is_answered_as_told() {
     let server = ScriptedPostgres::start();
-    assert_eq!(ssl_request(&server).await, b"N");
+    assert_eq!(ssl_request(&server, 1).await, b"N");
     for (act, answer) in [
         (Act::SendInstead(b"x".to_vec()), &b"x"[..]),
         (Act::SendInstead(b"S".to_vec()), &b"S"[..]),
         (Act::Error(Report::fatal("57P03")), &b"E"[..]),
     ] {
         server.always(Script::well().at(Step::TlsRequest, act.clone()).at(Step::TlsAnswered, Act::Silence));
-        let heard = ssl_request(&server).await;
+        let heard = ssl_request(&server, 1).await;
         assert!(heard.starts_with(answer), "{act:?}: {heard:?}");
     }
     // After a plain `no` the same connection goes on without TLS, where the client wants to.
     let (certificate, key) = client::self_signed();
     let server = ScriptedPostgres::start_with_tls(&certificate, &key);
-    assert_eq!(ssl_request(&server).await, b"S");
+    assert_eq!(ssl_request(&server, 1).await, b"S");
     server.always(Script::well().at(Step::TlsRequest, Act::SendInstead(b"N".to_vec())));
-    assert_eq!(ssl_request(&server).await, b"N");
+    assert_eq!(ssl_request(&server, 1).await, b"N");
 }
 
 #[tokio::test]
@@ -142,4 +144,24 @@ async fn cancel_requests_are_counted() {
     client::send_cancel_request(&server).await;
     eventually("the CancelRequest is seen", || server.cancel_requests() == 1).await;
     caller.ask("kis", &[1], 1).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_library_takes_it_for_a_store_and_its_nonsense_for_no_grant() {
+    let server = ScriptedPostgres::start();
+    let mut settings = Settings::default();
+    let url = format!("postgres://caller:not-a-secret@{}/store", server.address());
+    (settings.enabled, settings.database_url) = (true, Some(url.as_str().into()));
+    // A busy machine is not what this is about.
+    settings.rtt_max = Duration::from_millis(190);
+    settings.store_outage_max = Duration::ZERO;
+    let budget = CallBudget::new(&settings).unwrap();
+    drop(budget.acquire("kis", "order").await.unwrap());
+    let two_rows = |query: &Query| vec![Row::grant(query, Duration::ZERO); 2];
+    server.always(Script::well().answer(Kind::Acquire, two_rows));
+    let refused = budget.acquire("kis", "order").await.unwrap_err();
+    assert!(refused.may_have_spent(), "{refused}");
+    server.always(Script::well());
+    drop(budget.acquire("kis", "order").await.unwrap());
+    assert!(server.queries().iter().any(|query| query.kind == Kind::Probe));
 }

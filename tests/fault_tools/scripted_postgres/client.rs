@@ -20,7 +20,7 @@ use tokio_postgres::error::DbError;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
 
-use crate::tools::scripted_postgres::ScriptedPostgres;
+use crate::tools::scripted_postgres::{ScriptedPostgres, Step};
 
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// Longer than anything here takes on a busy machine.
@@ -122,13 +122,32 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// What comes back for a TLS request: up to the end, or what came before a silence.
-pub async fn ssl_request(server: &ScriptedPostgres) -> Vec<u8> {
+/// What comes back for a TLS request: this many bytes at least, or all up to the end, and what follows in the next moment.
+pub async fn ssl_request(server: &ScriptedPostgres, at_least: usize) -> Vec<u8> {
     let mut socket = TcpStream::connect(server.address()).await.unwrap();
     socket.write_all(&SSL_REQUEST).await.unwrap();
     let mut heard = Vec::new();
-    while let Ok(Ok(1..)) = timeout(Duration::from_millis(200), socket.read_buf(&mut heard)).await {}
-    heard
+    loop {
+        let patience = if heard.len() < at_least { LONG } else { Duration::from_millis(150) };
+        match timeout(patience, socket.read_buf(&mut heard)).await {
+            Ok(Ok(1..)) => {}
+            _ => return heard,
+        }
+    }
+}
+
+/// Says its part of a login up to this step, then only listens: what comes back until the end.
+pub async fn login_up_to(server: &ScriptedPostgres, step: Step) -> io::Result<Vec<u8>> {
+    let mut socket = TcpStream::connect(server.address()).await.unwrap();
+    if step != Step::Accepted {
+        socket.write_all(b"\0\0\0\x15\0\x03\0\0user\0caller\0\0").await.unwrap();
+    }
+    if matches!(step, Step::PasswordRead | Step::Authenticated) {
+        socket.write_all(b"p\0\0\0\x11not-a-secret\0").await.unwrap();
+    }
+    let mut heard = Vec::new();
+    timeout(LONG, socket.read_to_end(&mut heard)).await.expect("an end")?;
+    Ok(heard)
 }
 
 pub async fn send_cancel_request(server: &ScriptedPostgres) {

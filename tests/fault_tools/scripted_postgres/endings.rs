@@ -2,25 +2,35 @@
 
 use std::error::Error;
 use std::io::ErrorKind;
-use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::client::{connect, eventually};
+use super::client::{connect, eventually, login_up_to};
+use super::silences::tags;
 use crate::tools::scripted_postgres::{Act, Closing, Point, Report, Script, ScriptedPostgres, Step};
 
-const LOGIN: [Step; 5] = [Step::Accepted, Step::Startup, Step::PasswordAsked, Step::PasswordRead, Step::Authenticated];
+/// And what the server has said by then.
+const LOGIN: [(Step, &str); 5] = [
+    (Step::Accepted, ""),
+    (Step::Startup, ""),
+    (Step::PasswordAsked, "R"),
+    (Step::PasswordRead, "R"),
+    (Step::Authenticated, "RR"),
+];
 const POINTS: [Point; 4] = [Point::Read, Point::Described, Point::Rows, Point::Completed];
 
 #[tokio::test]
 async fn a_login_ends_with_fin_or_rst_at_the_step_it_is_told() {
-    for step in LOGIN {
+    for (step, heard) in LOGIN {
         for act in [Act::Close, Act::Reset] {
             let server = ScriptedPostgres::start();
             server.password(Some("not-a-secret"));
-            // A moment, so that a client that writes first has written: on a closed socket that would be a reset.
-            server.always(Script::well().at(step, Act::Wait(Duration::from_millis(20))).at(step, act.clone()));
-            judge(&act, &connect(&server).await.unwrap_err(), &format!("{act:?} at {step:?}"));
+            server.always(Script::well().at(step, act.clone()));
+            let ended = login_up_to(&server, step).await;
+            match act {
+                Act::Reset => assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset, "{step:?}"),
+                _ => assert_eq!(tags(&ended.unwrap()), heard, "{step:?}"),
+            }
             eventually("it is closed", || server.open_connections() == 0).await;
             assert_eq!(server.connections()[0].closed.unwrap().1, Closing::Here);
         }

@@ -32,22 +32,19 @@ async fn silence_at_each_step_of_a_login_holds_until_released() {
 async fn silence_around_the_tls_answer_is_before_or_after_its_byte() {
     let server = ScriptedPostgres::start();
     server.always(Script::well().at(Step::TlsRequest, Act::Silence));
-    assert_eq!(ssl_request(&server).await, b"");
+    assert_eq!(ssl_request(&server, 0).await, b"");
     let yes = Act::SendInstead(b"S".to_vec());
     server.always(Script::well().at(Step::TlsRequest, yes).at(Step::TlsAnswered, Act::Silence));
-    assert_eq!(ssl_request(&server).await, b"S");
+    assert_eq!(ssl_request(&server, 1).await, b"S");
     eventually("both are gone", || server.open_connections() == 0).await;
     assert_eq!(server.connections()[1].closed.unwrap().1, Closing::Left);
 }
 
 #[tokio::test]
 async fn silence_within_an_exchange_comes_after_what_its_point_says() {
-    for (point, rows, complete) in [
-        (Point::Read, false, false),
-        (Point::Described, false, false),
-        (Point::Rows, true, false),
-        (Point::Completed, true, true),
-    ] {
+    for (point, heard) in
+        [(Point::Read, ""), (Point::Described, "12tT"), (Point::Rows, "12tTD"), (Point::Completed, "12tTDC")]
+    {
         let server = ScriptedPostgres::start();
         let caller = connect(&server).await.unwrap();
         server.always(Script::well().on_acquire(point, Act::Silence));
@@ -55,10 +52,7 @@ async fn silence_within_an_exchange_comes_after_what_its_point_says() {
         let acquire = caller.ask("kis", &[1], 1);
         pin!(acquire);
         assert!(timeout(QUIET, &mut acquire).await.is_err(), "{point:?} was not silent");
-        let heard = tags(&caller.heard()[before..]);
-        assert_eq!(heard.contains('D'), rows, "{point:?}: {heard}");
-        assert_eq!(heard.contains('C'), complete, "{point:?}: {heard}");
-        assert!(!heard.contains('Z'), "{point:?}: {heard}");
+        eventually("what comes before the silence is heard", || tags(&caller.heard()[before..]) == heard).await;
         server.release();
         assert_eq!(acquire.await.unwrap().len(), 1, "{point:?}");
         assert!(tags(&caller.heard()).ends_with("12tTDCZ"), "{point:?}");
@@ -69,14 +63,16 @@ async fn silence_within_an_exchange_comes_after_what_its_point_says() {
 async fn a_simple_query_and_a_probe_can_be_silent_too() {
     let server = ScriptedPostgres::start();
     let caller = connect(&server).await.unwrap();
-    for kind in [Kind::Simple, Kind::Probe] {
-        server.always(Script::well().at(Step::Query(kind, Point::Completed), Act::Silence));
-        assert_eq!(silent(caller.client.batch_execute("SET a = 'b'")).await, kind == Kind::Simple);
-        server.release();
-        assert_eq!(silent(caller.ask("", &[1], 1)).await, kind == Kind::Probe);
-        server.release();
-        caller.ask("kis", &[1], 1).await.unwrap();
-    }
+    let silent_at_the_end = |kind| Script::well().at(Step::Query(kind, Point::Completed), Act::Silence);
+    server.always(silent_at_the_end(Kind::Simple));
+    caller.ask("", &[1], 1).await.unwrap();
+    assert!(silent(caller.client.batch_execute("SET a = 'b'")).await);
+    server.always(silent_at_the_end(Kind::Probe));
+    server.release();
+    caller.client.batch_execute("SET a = 'b'").await.unwrap();
+    assert!(silent(caller.ask("", &[1], 1)).await);
+    server.release();
+    caller.ask("kis", &[1], 1).await.unwrap();
 }
 
 #[tokio::test]
@@ -103,14 +99,14 @@ async fn a_wait_is_as_long_as_it_says() {
     let asked = Instant::now();
     caller.ask("kis", &[1], 1).await.unwrap();
     let took = asked.elapsed();
-    assert!((Duration::from_millis(120)..Duration::from_millis(1500)).contains(&took), "{took:?}");
+    assert!((Duration::from_millis(120)..Duration::from_millis(2000)).contains(&took), "{took:?}");
 }
 
 #[tokio::test]
 async fn a_trickle_comes_byte_by_byte() {
     let server = ScriptedPostgres::start();
     let caller = connect(&server).await.unwrap();
-    let pause = Duration::from_millis(1);
+    let pause = Duration::from_millis(3);
     server.always(Script::well().on_acquire(Point::Read, Act::Trickle(pause)));
     let reads_before = caller.heard.lock().unwrap().len();
     let asked = Instant::now();
@@ -118,8 +114,8 @@ async fn a_trickle_comes_byte_by_byte() {
     let reads = caller.heard.lock().unwrap()[reads_before..].to_vec();
     let bytes = reads.concat().len();
     assert!(asked.elapsed() >= pause * u32::try_from(bytes - 1).unwrap(), "{bytes} bytes in {:?}", asked.elapsed());
-    // On a busy machine two may be read at once.
-    assert!(reads.len() > bytes / 2, "{bytes} bytes in {} reads", reads.len());
+    // On a busy machine some are read at once.
+    assert!(reads.len() > bytes / 4, "{bytes} bytes in {} reads", reads.len());
 }
 
 async fn silent<T>(future: impl Future<Output = T>) -> bool {

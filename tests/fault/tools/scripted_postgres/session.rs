@@ -138,6 +138,7 @@ impl Session {
         }
         self.say_unless(next, &wire::authentication_ok()).await?;
         let next = self.at(Step::Authenticated).await?;
+        self.to_idle.mark_unchanged();
         self.say_unless(next, &[wire::greeting(self.number), wire::ready(IDLE)].concat()).await?;
         self.at(Step::LoggedIn).await?;
         Ok(())
@@ -213,6 +214,8 @@ impl Session {
                 unsaid.extend(bytes);
             }
         }
+        // From ReadyForQuery on it is idle; what was said to idle sessions before was not meant for it.
+        self.to_idle.mark_unchanged();
         self.say(&unsaid).await?;
         self.at(Step::Query(kind, Point::Ready)).await?;
         Ok(())
@@ -297,9 +300,8 @@ impl Session {
         Ok(())
     }
 
-    /// The next message, once it is complete. An idle session hears what is said to all idle ones.
+    /// The next message, once it is complete. An `idle` session hears what is said to all idle ones.
     async fn message(&mut self, idle: bool) -> Result<(u8, Vec<u8>), Closing> {
-        self.to_idle.mark_unchanged();
         loop {
             let mut reader = Reader(&self.inbound);
             if let (Some(tag), Some(length)) = (reader.take(1), reader.int4()) {
