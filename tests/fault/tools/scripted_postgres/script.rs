@@ -108,7 +108,8 @@ impl Report {
     }
 
     /// What PostgreSQL says when the wait for a synchronous standby was cancelled: the commit stands, on this server alone.
-    /// It names no SQLSTATE, so it has that of every plain warning.
+    /// It names no SQLSTATE, so it has that of every plain warning. PostgreSQL 15 says it after CommandComplete where the query
+    /// has parameters, and before it where the query is simple.
     pub fn unreplicated() -> Self {
         Self {
             message: "canceling wait for synchronous replication due to user request".into(),
