@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use crate::tools::proxy::{FaultProxy, OwnProxy, ProxyHandle, Stream, Toxiproxy};
+use crate::tools::proxy::{FaultProxy, OwnProxy, RemoteProxy, Stream, Toxiproxy};
 
 const BOTH: [Stream; 2] = [Stream::Upstream, Stream::Downstream];
 
@@ -22,7 +22,7 @@ const BOTH: [Stream; 2] = [Stream::Upstream, Stream::Downstream];
 struct Rig {
     server: FaultProxy,
     toxiproxy: Toxiproxy,
-    proxy: ProxyHandle,
+    proxy: RemoteProxy,
     upstream: TcpListener,
 }
 
@@ -54,6 +54,12 @@ impl Rig {
             Stream::Upstream => (client, server),
             Stream::Downstream => (server, client),
         }
+    }
+
+    /// Closes both ends and waits until the proxy has, too: the next trigger is not for this connection.
+    async fn closed(&self, ends: (TcpStream, TcpStream)) {
+        drop(ends);
+        self.own().open_connections(0, Duration::from_secs(20)).await.unwrap();
     }
 }
 

@@ -1,5 +1,5 @@
 //! What makes faults, each part on its own and without global state. The fault suite uses them together; the test binary
 //! `fault_tools` tries each against something plain.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 
 pub mod proxy;

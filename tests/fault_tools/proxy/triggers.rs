@@ -27,6 +27,7 @@ async fn a_cut_comes_after_exactly_that_many_bytes_of_a_connection() {
                 );
                 assert_eq!(armed.fired(), 1);
                 armed.disarm();
+                rig.closed((sender, receiver)).await;
             }
         }
     }
@@ -43,19 +44,20 @@ async fn a_reset_after_much_data_loses_none_of_what_had_passed() {
 }
 
 #[tokio::test]
-async fn from_now_counts_from_the_moment_of_arming_on_open_connections() {
+async fn since_armed_counts_from_the_moment_of_arming_on_open_connections() {
     let rig = Rig::new().await;
     for stream in BOTH {
         for after in 0..=3 {
             let (mut sender, mut receiver) = rig.ends(stream).await;
             send(&mut sender, b"long before").await;
             receive(&mut receiver, 11).await;
-            let armed = rig.own().arm(Trigger::new(stream, after, Action::Fin).from_now());
+            let armed = rig.own().arm(Trigger::new(stream, after, Action::Fin).since_armed());
             let _ = sender.write_all(b"now").await;
             let (bytes, ending) = drain(&mut receiver).await;
             assert_eq!((bytes.len() as u64, ending), (after, None), "{stream:?}");
             assert_eq!(armed.fired(), 1);
             armed.disarm();
+            rig.closed((sender, receiver)).await;
         }
     }
 }
@@ -88,6 +90,7 @@ async fn held_bytes_come_when_the_trigger_is_disarmed_and_the_end_behind_them() 
         drop(sender);
         armed.disarm();
         assert_eq!(drain(&mut receiver).await, (b"held".to_vec(), None), "{stream:?}");
+        rig.own().open_connections(0, Duration::from_secs(20)).await.unwrap();
     }
 }
 
@@ -114,6 +117,7 @@ async fn swallowed_bytes_are_lost_for_good() {
         armed.disarm();
         send(&mut sender, b"found").await;
         assert_eq!(receive(&mut receiver, 5).await, b"found", "{stream:?}");
+        rig.closed((sender, receiver)).await;
     }
 }
 

@@ -7,7 +7,7 @@ use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
-use super::proxy::{Proxy, Toxified};
+use super::listener::{Proxy, Toxified};
 use super::toxic::Placed;
 
 /// The proxies by their names. One change at a time.

@@ -81,12 +81,12 @@ impl Toxiproxy {
     ///
     /// # Errors
     /// 409: the name is taken. 500: it cannot listen there.
-    pub async fn create(&self, name: &str, listen: &str, upstream: &str) -> Result<ProxyHandle, ApiError> {
+    pub async fn create(&self, name: &str, listen: &str, upstream: &str) -> Result<RemoteProxy, ApiError> {
         let body = json!({ "name": name, "listen": listen, "upstream": upstream, "enabled": true });
         let json = self.call(Method::POST, "/proxies", Some(body)).await?;
         let port = json["listen"].as_str().and_then(|listen| listen.rsplit_once(':')?.1.parse().ok());
         let port = port.ok_or_else(|| ApiError::NoAnswer(format!("{json} has no port in \"listen\"")))?;
-        Ok(ProxyHandle { toxiproxy: self.clone(), name: name.to_owned(), port })
+        Ok(RemoteProxy { toxiproxy: self.clone(), name: name.to_owned(), port })
     }
 
     /// All proxies, as JSON by their names.
@@ -153,15 +153,15 @@ impl Toxiproxy {
     }
 }
 
-/// A proxy of a toxiproxy. It stays until [`ProxyHandle::delete`]: a drop cannot wait for the network.
+/// A proxy of a toxiproxy. It stays until [`RemoteProxy::delete`]: a drop cannot wait for the network.
 #[derive(Debug, Clone)]
-pub struct ProxyHandle {
+pub struct RemoteProxy {
     toxiproxy: Toxiproxy,
     name: String,
     port: u16,
 }
 
-impl ProxyHandle {
+impl RemoteProxy {
     pub fn name(&self) -> &str {
         &self.name
     }

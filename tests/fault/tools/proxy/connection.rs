@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::listener::Shape;
 use super::pipe::{Ending, Item, Pipe};
-use super::proxy::Shape;
 use super::toxic::Stream;
 
 /// Bytes that reached the other side.
@@ -28,7 +28,17 @@ pub(super) struct Passed {
 /// reached ends it with FIN, as toxiproxy does.
 pub(super) async fn carry(client: TcpStream, upstream: String, passed: Arc<Passed>, mut shape: watch::Receiver<Shape>) {
     let drops = shape.borrow().drops;
-    let Ok(Ok(server)) = timeout(LONGEST_CONNECT, TcpStream::connect(&upstream)).await else { return };
+    let connected = tokio::select! {
+        biased;
+        ending = dropped(&mut shape, drops) => {
+            if ending == Ending::Reset {
+                let _ = client.set_zero_linger();
+            }
+            return;
+        }
+        connected = timeout(LONGEST_CONNECT, TcpStream::connect(&upstream)) => connected,
+    };
+    let Ok(Ok(server)) = connected else { return };
     // Slices have to leave as slices.
     let _ = client.set_nodelay(true);
     let _ = server.set_nodelay(true);
@@ -54,10 +64,7 @@ pub(super) async fn carry(client: TcpStream, upstream: String, passed: Arc<Passe
     };
     let ending = tokio::select! {
         biased;
-        dropped = shape.wait_for(|shape| shape.drops != drops) => match dropped {
-            Ok(shape) => shape.drop_with,
-            Err(_) => Ending::Fin,
-        },
+        ending = dropped(&mut shape, drops) => ending,
         ending = both => ending,
     };
     if ending == Ending::Reset {
@@ -65,6 +72,11 @@ pub(super) async fn carry(client: TcpStream, upstream: String, passed: Arc<Passe
         let _ = client.set_zero_linger();
         let _ = server.set_zero_linger();
     }
+}
+
+/// Returns when the connections of before are to end, and how.
+async fn dropped(shape: &mut watch::Receiver<Shape>, drops: u64) -> Ending {
+    shape.wait_for(|shape| shape.drops != drops).await.map_or(Ending::Fin, |shape| shape.drop_with)
 }
 
 async fn announce(pump: impl Future<Output = Result<(), WasReset>>, over: &Notify) -> Result<(), WasReset> {
@@ -114,7 +126,10 @@ impl Direction<'_> {
                 () = sleep_until(wake.unwrap_or(now)), if wake.is_some() => {}
             }
         };
-        let _ = rustix::net::shutdown(self.dest, Shutdown::Both);
+        if result.is_ok() {
+            // Of a reset nobody may see a FIN first.
+            let _ = rustix::net::shutdown(self.dest, Shutdown::Both);
+        }
         result
     }
 

@@ -28,9 +28,8 @@
 mod api;
 mod client;
 mod connection;
+mod listener;
 mod pipe;
-#[expect(clippy::module_inception, reason = "it is the proxy of the fault proxy's server, as toxiproxy calls it")]
-mod proxy;
 mod stage;
 mod toxic;
 mod trigger;
@@ -52,8 +51,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-pub use client::{ApiError, ProxyHandle, Toxiproxy};
-pub use proxy::{Armed, Counters, OwnProxy};
+pub use client::{ApiError, RemoteProxy, Toxiproxy};
+pub use listener::{Armed, Counters, OwnProxy};
 pub use toxic::{Placed, Stream, Toxic};
 pub use trigger::{Action, Trigger};
 

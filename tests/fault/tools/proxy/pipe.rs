@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::proxy::Shape;
+use super::listener::Shape;
 use super::stage::{Rule, Stage, Step};
 use super::toxic::{Stream, Toxic};
 
@@ -69,8 +69,7 @@ impl Pipe {
                 self.hand_on(place, item);
             }
         }
-        let mut place = 0;
-        for toxic in shape.toxics.iter().filter(|toxic| toxic.placed.stream == self.stream) {
+        for (place, toxic) in shape.toxics.iter().filter(|toxic| toxic.placed.stream == self.stream).enumerate() {
             match self.stages.get_mut(place).filter(|stage| stage.id == toxic.id) {
                 Some(stage) => stage.set_toxic(toxic.placed.toxic, now),
                 None => {
@@ -78,7 +77,6 @@ impl Pipe {
                     self.stages.insert(place, Stage::new(toxic.id, Rule::Toxic(toxic.placed.toxic), acts, now));
                 }
             }
-            place += 1;
         }
         for set in shape.triggers.iter().filter(|set| set.trigger.stream() == self.stream) {
             if !self.stages.iter().any(|stage| stage.id == set.id) {

@@ -26,19 +26,19 @@ pub struct Trigger {
     stream: Stream,
     after: u64,
     action: Action,
-    from_now: bool,
+    since_armed: bool,
 }
 
 impl Trigger {
     /// Counts from the start of each connection. A connection that is already past the byte is left alone.
     pub fn new(stream: Stream, after: u64, action: Action) -> Trigger {
-        Trigger { stream, after, action, from_now: false }
+        Trigger { stream, after, action, since_armed: false }
     }
 
     /// Counts from the moment of arming on connections open by then; from the start on later ones.
     #[must_use]
-    pub fn from_now(self) -> Trigger {
-        Trigger { from_now: true, ..self }
+    pub fn since_armed(self) -> Trigger {
+        Trigger { since_armed: true, ..self }
     }
 
     pub(super) fn stream(&self) -> Stream {
@@ -47,7 +47,7 @@ impl Trigger {
 
     /// How many bytes may still pass, where `passed` already have. None: it came too late.
     pub(super) fn left(&self, passed: u64) -> Option<u64> {
-        if self.from_now { Some(self.after) } else { self.after.checked_sub(passed) }
+        if self.since_armed { Some(self.after) } else { self.after.checked_sub(passed) }
     }
 
     pub(super) fn action(&self) -> Action {
