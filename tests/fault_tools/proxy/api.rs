@@ -94,6 +94,9 @@ async fn what_is_not_there_is_404() {
     assert_eq!(rig.proxy.remove("none").await.unwrap_err().status(), Some(404));
     let error = rig.toxiproxy.call(Method::DELETE, "/proxies/none", None).await.unwrap_err();
     assert_eq!(error.to_string(), "toxiproxy answers 404: proxy not found");
+    rig.toxiproxy.delete_if_there("none").await.unwrap();
+    rig.toxiproxy.delete_if_there("rig").await.unwrap();
+    assert_eq!(rig.toxiproxy.proxies().await.unwrap(), json!({}));
 }
 
 #[tokio::test]

@@ -89,6 +89,17 @@ impl Toxiproxy {
         Ok(RemoteProxy { toxiproxy: self.clone(), name: name.to_owned(), port })
     }
 
+    /// Deletes a proxy that an earlier run may have left: a real toxiproxy outlives a test that panicked.
+    ///
+    /// # Errors
+    /// As every call, but not where there is none.
+    pub async fn delete_if_there(&self, name: &str) -> Result<(), ApiError> {
+        match self.call(Method::DELETE, &format!("/proxies/{name}"), None).await {
+            Err(error) if error.status() != Some(404) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// All proxies, as JSON by their names.
     ///
     /// # Errors

@@ -54,7 +54,8 @@ pub enum Toxic {
         #[serde(default)]
         timeout: u64,
     },
-    /// Data passes in pieces of `average_size` +- `size_variation` bytes, with `delay` microseconds after each.
+    /// Data passes in pieces of `average_size` +- `size_variation` bytes, with `delay` microseconds after each. Let the
+    /// variation be at least 1: versions of the real one cannot draw from a range that is empty.
     Slicer {
         #[serde(default)]
         average_size: u64,
