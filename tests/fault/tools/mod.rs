@@ -1,5 +1,7 @@
-//! The parts that make faults. Each stands on its own and holds no global state.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! What makes faults, each part on its own and without global state. The fault suite uses them together; the test binary
+//! `fault_tools` tries each against something plain.
+#![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 
+pub mod proxy;
 pub mod scripted_dns;
 pub mod scripted_postgres;
