@@ -231,7 +231,7 @@ mod tests {
         assert!(error.contains("/nowhere/settings.toml") && error.contains("CALL_BUDGET_CONFIG"), "{error}");
         let file = File::of("broken", "user = \"u\"\nhost = \n");
         let error = read(Some(&file.0), []).unwrap_err().to_string();
-        assert!(error.contains(file.0.display().to_string()) && error.contains("line 2"), "{error}");
+        assert!(error.contains(&file.0.display().to_string()) && error.contains("line 2"), "{error}");
     }
 
     /// Removed with the value.

@@ -30,24 +30,23 @@ fn of_url(rest: &str) -> Result<Words, String> {
     let mut words = Taken::default();
     // As libpq: what ends with an @ before the first slash is the login, even with a question mark inside.
     let before_slash = rest.find('/').map_or(rest, |slash| &rest[..slash]);
-    let at = before_slash.find('@');
-    let rest = match at {
+    let rest = match before_slash.find('@') {
         Some(at) => {
             login(&rest[..at], &mut words)?;
             &rest[at + 1..]
         }
         None => rest,
     };
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, dbname) = place.split_once('/').unwrap_or((place, ""));
-    // Where no login was found, a later @ may be its end, after a password with a slash: what was read is a piece of it.
-    let late_login = at.is_none() && query.is_some_and(|query| query.contains('@'));
-    if authority.contains('@') || dbname.contains(['@', '/']) || late_login {
+    // Stricter than libpq: another @ may be the end of a password with a slash or an @ in it, and what was taken for host,
+    // database and keys would be pieces of it.
+    if rest.contains('@') || dbname.contains('/') {
         return Err(encode("an @ or a / where none can be, perhaps of a password"));
     }
     hosts(authority, &mut words)?;
     words.take("dbname", decoded(dbname)?)?;
-    for pair in query.unwrap_or("").split('&').filter(|pair| !pair.is_empty()) {
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let Some((key, value)) = pair.split_once('=') else {
             return Err("has a parameter without a value after the ?: write ?key=value&key=value".into());
         };
