@@ -15,7 +15,7 @@ const LONGEST_FILE: usize = 600;
 const ARROWS: &[(&str, &[&str])] = &[
     ("src/policy/", &["policy"]),
     ("src/clock.rs", &["policy"]),
-    ("src/config", &["policy"]),
+    ("src/config", &["policy", "config"]),
     ("src/error.rs", &["policy"]),
     ("src/counters.rs", &[]),
     ("src/store/", &["policy", "clock", "config", "error", "store"]),
