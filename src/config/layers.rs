@@ -55,9 +55,10 @@ pub(super) fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     Ok(match Option::<Value>::deserialize(deserializer)? {
         None | Some(Value::Empty(..)) => None,
         Some(Value::String(_, text)) => Some(text),
-        Some(value) => match value.to_i128() {
-            Some(number) => Some(number.to_string()),
-            None => return Err(serde::de::Error::custom("write a number from 1 to 65535, or \"5432,6432\"")),
+        Some(value) => match (value.to_u128(), value.to_i128()) {
+            (Some(number), _) => Some(number.to_string()),
+            (_, Some(number)) => Some(number.to_string()),
+            _ => return Err(serde::de::Error::custom("write a number from 1 to 65535, or \"5432,6432\"")),
         },
     })
 }
