@@ -1,26 +1,31 @@
 //! Settings, read once and checked: what is refused here is refused at start, by name.
 //!
 //! Layers, the later over the earlier: defaults, a TOML file, the environment (`CALL_BUDGET_*`), and what the program sets
-//! itself. Durations are written with their unit: `"50ms"`, `"1s"`, `"1h 30m"`.
+//! itself. Durations are written with their unit: `"50ms"`, `"1s"`, `"1h 30m"`. Where the store is can be said in several
+//! ways: see [`connection`].
 
 use std::error::Error;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use figment::Figment;
-use figment::providers::{Env, Format, Serialized, Toml};
-use figment::value::{Dict, Map};
-use jiff::SignedDuration;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-mod connection;
-pub use connection::*;
+use connection::environment::Environment;
 
-const PREFIX: &str = "CALL_BUDGET_";
-const FILE_VARIABLE: &str = "CALL_BUDGET_CONFIG";
+pub mod connection;
+mod duration;
+mod layers;
+mod nearest;
+mod secret;
+
+pub use connection::Connection;
+pub use duration::parse_duration;
+pub use secret::Secret;
 
 /// What a process is told about the store and about its own patience.
+///
+/// Serialized, everything is written but `password` and `database_url`, which may hold a password: they are left empty.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -29,9 +34,42 @@ pub struct Settings {
     /// `call_budget_enabled`, variable `CALL_BUDGET_ENABLED`.
     #[serde(rename = "call_budget_enabled")]
     pub enabled: bool,
-    /// Where the store is: `postgresql://user:password@host:port/database`. Needed when the switch is on.
-    pub database_url: Option<DatabaseUrl>,
-    /// How the sessions call themselves in `pg_stat_activity`.
+    /// Where the store is, in one text: `postgresql://user:password@host:port/database?sslmode=...`, or libpq's
+    /// `host=... user=...`. This or `host` is needed when the switch is on. Each of the settings up to `sslkey`, where
+    /// given, counts instead of what stands here; libpq's variables (`PGHOST`, ...) count where neither says anything.
+    #[serde(serialize_with = "secret::left_out")]
+    pub database_url: Option<Secret>,
+    /// Hosts to try in this order, 1 to 16, with commas between: names, addresses, directories of Unix sockets.
+    pub host: Option<String>,
+    /// 1 to 65535: one for all hosts, or one for each with commas between. Where nothing says it, 5432.
+    #[serde(deserialize_with = "layers::number_or_text")]
+    pub port: Option<String>,
+    /// The role to log in as. Where nothing says it, the name of who runs this process.
+    pub user: Option<String>,
+    /// Its password. Only one of `password`, `password_file` and `password_command`; each counts instead of a password in
+    /// `database_url`.
+    #[serde(serialize_with = "secret::left_out")]
+    pub password: Option<Secret>,
+    /// A file whose first line is the password; read again at each login, since passwords rotate.
+    pub password_file: Option<PathBuf>,
+    /// A command whose first line of output is the password; run by `sh -c` at each login.
+    pub password_command: Option<String>,
+    /// The database. Where nothing says it, as `user`.
+    pub dbname: Option<String>,
+    /// `disable`, `require`, `verify-ca` or `verify-full`. Where nothing says it, `verify-full`; no TLS on a Unix socket,
+    /// whatever stands here. `require` checks nobody, except that with `sslrootcert` it means `verify-ca`, as for libpq.
+    pub sslmode: Option<String>,
+    /// A PEM file of the certificates to trust. `system`, or where nothing says it: those of the system.
+    pub sslrootcert: Option<PathBuf>,
+    /// A PEM file with the certificate to show to the server; together with `sslkey`.
+    pub sslcert: Option<PathBuf>,
+    /// A PEM file with its key, not encrypted; together with `sslcert`.
+    pub sslkey: Option<PathBuf>,
+    /// DNS servers to ask for hosts, at most 8: addresses such as `10.0.0.2` or `127.0.0.1:5353`. Empty (the default): the
+    /// system's. In the environment a list such as `["127.0.0.1:5353"]`.
+    pub nameservers: Vec<String>,
+    /// How the sessions call themselves in `pg_stat_activity`. Empty (the default): what `database_url` or `PGAPPNAME`
+    /// says, else `call-budget`.
     pub application_name: String,
     /// Connections this process may hold at once, however many tasks wait: 1 to 100.
     pub pool_size: usize,
@@ -52,6 +90,9 @@ pub struct Settings {
     pub polite_interval: Duration,
     /// Switch off: calls of one class in flight at once, 1 to 1000.
     pub polite_concurrency: usize,
+    /// What libpq's variables said when these settings were read.
+    #[serde(skip)]
+    pub(crate) environment: Environment,
 }
 
 impl Default for Settings {
@@ -59,7 +100,19 @@ impl Default for Settings {
         Self {
             enabled: false,
             database_url: None,
-            application_name: "call-budget".into(),
+            host: None,
+            port: None,
+            user: None,
+            password: None,
+            password_file: None,
+            password_command: None,
+            dbname: None,
+            sslmode: None,
+            sslrootcert: None,
+            sslcert: None,
+            sslkey: None,
+            nameservers: Vec::new(),
+            application_name: String::new(),
             pool_size: 2,
             statement_timeout: Duration::from_millis(500),
             store_outage_max: Duration::from_secs(10),
@@ -67,6 +120,7 @@ impl Default for Settings {
             max_wait: Duration::from_secs(30),
             polite_interval: Duration::from_secs(1),
             polite_concurrency: 1,
+            environment: Environment::default(),
         }
     }
 }
@@ -77,7 +131,7 @@ impl Settings {
     /// # Errors
     /// A file that cannot be read, an unknown key (with the nearest known one), a value out of its range.
     pub fn load() -> Result<Self, SettingsError> {
-        let file = std::env::var_os(FILE_VARIABLE);
+        let file = std::env::var_os(layers::FILE_VARIABLE);
         Self::layered(file.as_deref().map(Path::new))
     }
 
@@ -86,41 +140,42 @@ impl Settings {
     /// # Errors
     /// As [`Settings::load`].
     pub fn layered(file: Option<&Path>) -> Result<Self, SettingsError> {
-        let mut figment = Figment::new();
-        if let Some(path) = file {
-            if !path.is_file() {
-                return Err(SettingsError(format!(
-                    "the settings file {} cannot be read: check the path in {FILE_VARIABLE} or --config",
-                    path.display()
-                )));
-            }
-            figment = figment.merge(Toml::file_exact(path));
-        }
-        figment = figment.merge(
-            Env::prefixed(PREFIX)
-                .ignore(&["CONFIG"])
-                .map(|key| if key == "enabled" { "call_budget_enabled".into() } else { key.into() }),
-        );
-        Self::checked(&figment)
+        layers::read(file, std::env::vars_os())
     }
 
-    fn checked(layers: &Figment) -> Result<Self, SettingsError> {
-        let figment = Figment::from(Serialized::defaults(Settings::default())).merge(layers);
-        let unreadable = |error: figment::Error| SettingsError(format!("the settings cannot be read: {error}"));
-        let known: Dict = Figment::from(Serialized::defaults(Settings::default())).extract().map_err(unreadable)?;
-        let given: Map<String, figment::value::Value> = layers.extract().map_err(unreadable)?;
-        for key in given.keys() {
-            if !known.contains_key(key) {
-                let nearest = known
-                    .keys()
-                    .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)))
-                    .map_or("", String::as_str);
-                return Err(SettingsError(format!("unknown setting \"{key}\": did you mean \"{nearest}\"?")));
-            }
+    /// The same settings for the database that this URL (or `key=value` text) names. All that other settings say of the
+    /// connection, passwords too, is left out: it was meant for another server. libpq's variables still count.
+    #[must_use]
+    pub fn at(self, database_url: impl Into<Secret>) -> Self {
+        let Self {
+            enabled,
+            application_name,
+            nameservers,
+            pool_size,
+            statement_timeout,
+            store_outage_max,
+            rtt_max,
+            max_wait,
+            polite_interval,
+            polite_concurrency,
+            environment,
+            ..
+        } = self;
+        Self {
+            enabled,
+            database_url: Some(database_url.into()),
+            application_name,
+            nameservers,
+            pool_size,
+            statement_timeout,
+            store_outage_max,
+            rtt_max,
+            max_wait,
+            polite_interval,
+            polite_concurrency,
+            environment,
+            ..Self::default()
         }
-        let settings: Settings = figment.extract().map_err(unreadable)?;
-        settings.validate()?;
-        Ok(settings)
     }
 
     /// Refuses a value out of its range.
@@ -151,35 +206,6 @@ impl Settings {
     }
 }
 
-/// A database URL. It holds a password, so nothing prints it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct DatabaseUrl(String);
-
-impl DatabaseUrl {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for DatabaseUrl {
-    fn from(url: String) -> Self {
-        Self(url)
-    }
-}
-
-impl From<&str> for DatabaseUrl {
-    fn from(url: &str) -> Self {
-        Self(url.into())
-    }
-}
-
-impl fmt::Debug for DatabaseUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DatabaseUrl(hidden)")
-    }
-}
-
 /// The settings are refused; the message names the key and the way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError(pub(crate) String);
@@ -192,39 +218,12 @@ impl fmt::Display for SettingsError {
 
 impl Error for SettingsError {}
 
-/// A duration with its unit, such as `50ms`: never negative, never a bare number.
-///
-/// # Errors
-/// One sentence that shows how to write it.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("\"{text}\" is not a duration of 0 or more: write it with its unit, such as 50ms, 1s or 1h 30m");
-    let signed: SignedDuration = text.parse().map_err(|_| wrong())?;
-    Duration::try_from(signed).map_err(|_| wrong())
-}
-
-mod duration {
-    use super::*;
-
-    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        let signed = SignedDuration::try_from(*duration).map_err(serde::ser::Error::custom)?;
-        serializer.collect_str(&format_args!("{signed:#}"))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        // A bare number is read only to be refused in the same words.
-        let value = serde_json::Value::deserialize(deserializer)?;
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        parse_duration(&text).map_err(serde::de::Error::custom)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn from_toml(text: &str) -> Result<Settings, SettingsError> {
-        Settings::checked(&Figment::from(Toml::string(text)))
+        layers::of_toml(text)
     }
 
     #[test]

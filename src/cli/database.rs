@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::command_error::CommandError;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Connection, Settings};
+use crate::config::{Connection, Settings, SettingsError};
 use crate::store::direct::Direct;
 use crate::store::migrate::{Migrated, migrate};
 use crate::store::operation::{Operation, OperationError};
@@ -55,7 +55,8 @@ impl Database {
     /// Connects to the database, applies the schema, and says what was done.
     pub async fn migrate(&self) -> Result<(Connected, Migrated), CommandError> {
         let mut connected = self.reach().await?;
-        let migrated = SystemClock.until(SystemClock.now() + MIGRATE_TIMEOUT, migrate(connected.session.client())).await;
+        let migrated =
+            SystemClock.until(SystemClock.now() + MIGRATE_TIMEOUT, migrate(connected.session.client())).await;
         let database = &connected.database;
         match migrated {
             Some(Ok(migrated)) => Ok((connected, migrated)),
@@ -80,11 +81,12 @@ impl Database {
     }
 
     fn connection(&self) -> Result<Connection, CommandError> {
-        let usage = |error: crate::SettingsError| CommandError::usage(error.to_string());
-        let mut settings = Settings::layered(self.config.as_deref()).map_err(usage)?;
-        if let Some(url) = &self.database_url {
-            settings.database_url = Some(url.as_str().into());
-        }
+        let usage = |error: SettingsError| CommandError::usage(error.to_string());
+        let settings = Settings::layered(self.config.as_deref()).map_err(usage)?;
+        let settings = match &self.database_url {
+            Some(url) => settings.at(url.as_str()),
+            None => settings,
+        };
         Connection::of(&settings).map_err(usage)
     }
 }
@@ -107,7 +109,8 @@ impl Connected {
         match contract {
             Ok(CONTRACT) => Ok(()),
             Ok(contract) => {
-                let way_out = if contract < CONTRACT { "run \"call-budget migrate\"" } else { "use a newer call-budget" };
+                let way_out =
+                    if contract < CONTRACT { "run \"call-budget migrate\"" } else { "use a newer call-budget" };
                 Err(CommandError::store(format!(
                     "the schema in database {:?} speaks contract {contract}, this call-budget speaks {CONTRACT}",
                     self.database

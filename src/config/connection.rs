@@ -1,113 +1,157 @@
-//! STUB until the settings branch is merged.
-#![allow(missing_docs)]
-use std::fmt;
+//! Where the store is and how to log in: many ways to say it, one checked value.
+//!
+//! What says it, the former over the latter, word by word: a setting of its own (`host`, `sslmode`, ...), `database_url`,
+//! libpq's variable (`PGHOST`, `PGSSLMODE`, ...), the default. An empty text says nothing. What is not understood is refused
+//! by name, never ignored; and no message holds a password, or a piece of a text that may be one.
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use super::{Settings, SettingsError};
+pub use place::{Host, Place};
+pub use tls::{ClientCertificate, Tls, TlsMode};
 
+use super::{Secret, Settings, SettingsError};
+use sources::Sources;
+
+pub(super) mod environment;
+pub(super) mod keys;
+mod place;
+mod sources;
+mod text;
+mod tls;
+
+#[cfg(test)]
+mod tests;
+
+/// Where the store is and how to log in, checked without any I/O.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Connection {
+    /// 1 to 16, tried in this order.
     pub hosts: Vec<Host>,
+    /// The role to log in as.
     pub user: String,
+    /// Where the password comes from.
     pub password: Password,
+    /// The database.
     pub dbname: String,
+    /// How TCP connections are protected. Unix sockets have no TLS, whatever this says.
     pub tls: Tls,
+    /// The name in `pg_stat_activity`.
     pub application_name: String,
+    /// DNS servers to ask; none: the system's.
     pub nameservers: Vec<SocketAddr>,
 }
-#[derive(Clone, Debug)]
-pub struct Host {
-    pub place: Place,
-    pub port: u16,
-}
-#[derive(Clone, Debug)]
-pub enum Place {
-    Name(String),
-    Address(IpAddr),
-    Socket(PathBuf),
-}
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Name(n) => f.write_str(n),
-            Place::Address(a) => write!(f, "{a}"),
-            Place::Socket(p) => write!(f, "{}", p.display()),
-        }
-    }
-}
-#[derive(Clone)]
-pub struct Secret(String);
-impl Secret {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(hidden)")
-    }
-}
-#[derive(Clone, Debug)]
+
+/// Where the password comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Password {
+    /// The server is to ask for none.
     None,
+    /// This text.
     Given(Secret),
+    /// The first line of this file, read again when the server has refused it: passwords rotate.
     File(PathBuf),
+    /// The first line that this command prints, run by `sh -c`, and again when the server has refused it.
     Command(String),
 }
-#[derive(Clone, Debug)]
-pub struct Tls {
-    pub mode: TlsMode,
-    pub root_cert: Option<PathBuf>,
-    pub client: Option<ClientCertificate>,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsMode {
-    Disable,
-    Require,
-    VerifyCa,
-    VerifyFull,
-}
-#[derive(Clone, Debug)]
-pub struct ClientCertificate {
-    pub cert: PathBuf,
-    pub key: PathBuf,
-}
+
 impl Connection {
-    #[cfg(test)]
-    pub fn example() -> Self {
-        Self {
-            hosts: vec![],
-            user: "u".into(),
-            password: Password::None,
-            dbname: "d".into(),
-            tls: Tls { mode: TlsMode::Disable, root_cert: None, client: None },
-            application_name: "x".into(),
-            nameservers: vec![],
-        }
-    }
+    /// What these settings say. Nothing is read: no file, no environment, no network.
+    ///
+    /// # Errors
+    /// Nothing names a host or a user; something is unknown, unsupported or contradicts itself. The message names the
+    /// setting and the way out, and holds no password.
     pub fn of(settings: &Settings) -> Result<Self, SettingsError> {
-        use tokio_postgres::config::Host as H;
-        let url = settings.database_url.as_ref().ok_or_else(|| SettingsError(
-            "call_budget_enabled is true but database_url is not set: set CALL_BUDGET_DATABASE_URL".into(),
-        ))?;
-        let c: tokio_postgres::Config = url.as_str().replace("?sslmode=disable", "").parse().map_err(|_| SettingsError("database_url cannot be read: write it as postgresql://user:password@host:port/database, special characters percent-encoded".into()))?;
-        let H::Tcp(h) = &c.get_hosts()[0] else { return Err(SettingsError("host".into())) };
-        let place = h.parse().map_or_else(|_| Place::Name(h.clone()), Place::Address);
+        let sources = Sources::of(settings)?;
+        let hosts = hosts(&sources, settings)?;
+        let Some(user) = sources.word("user") else {
+            return Err(SettingsError(
+                "nothing says which role to log in as: set user (CALL_BUDGET_USER), or name it in database_url".into(),
+            ));
+        };
+        let dbname = sources.word("dbname").map_or_else(|| user.text.to_owned(), |word| word.text.to_owned());
         Ok(Self {
-            hosts: vec![Host { place, port: c.get_ports().first().copied().unwrap_or(5432) }],
-            user: c.get_user().unwrap_or("postgres").into(),
-            password: c.get_password().map_or(Password::None, |p| Password::Given(Secret(String::from_utf8_lossy(p).into_owned()))),
-            dbname: c.get_dbname().unwrap_or("postgres").into(),
-            tls: Tls { mode: TlsMode::Disable, root_cert: None, client: None },
-            application_name: settings.application_name.clone(),
-            nameservers: vec![],
+            password: password(&sources, settings)?,
+            tls: tls::tls(&sources, &hosts)?,
+            application_name: sources.word("application_name").map_or("call-budget", |word| word.text).to_owned(),
+            nameservers: nameservers(&settings.nameservers)?,
+            user: user.text.to_owned(),
+            hosts,
+            dbname,
         })
     }
 }
 
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.place, self.port)
+fn hosts(sources: &Sources, settings: &Settings) -> Result<Vec<Host>, SettingsError> {
+    let Some(list) = sources.word("host") else {
+        let switch = if settings.enabled { "call_budget_enabled is true, but nothing" } else { "nothing" };
+        return Err(SettingsError(format!(
+            "{switch} says where the store is: set database_url (CALL_BUDGET_DATABASE_URL), such as \
+             postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or host (CALL_BUDGET_HOST)"
+        )));
+    };
+    let places = place::places(list.text).map_err(|fault| list.refused(&fault))?;
+    let (ports, said_by) = match sources.word("port") {
+        Some(word) => (place::ports(word.text).map_err(|fault| word.refused(&fault))?, word.said_by),
+        None => (vec![place::DEFAULT_PORT], String::new()),
+    };
+    if ports.len() != 1 && ports.len() != places.len() {
+        return Err(SettingsError(format!(
+            "{said_by} names {} ports and {} names {} hosts: give one port for all, or one for each",
+            ports.len(),
+            list.said_by,
+            places.len(),
+        )));
     }
+    let ports = ports.into_iter().cycle();
+    Ok(places.into_iter().zip(ports).map(|(place, port)| Host { place, port }).collect())
+}
+
+fn password(sources: &Sources, settings: &Settings) -> Result<Password, SettingsError> {
+    let filled = |text: &&str| !text.is_empty();
+    let given = settings.password.as_ref().map(Secret::as_str).filter(filled);
+    let file = settings.password_file.as_ref().filter(|path| !path.as_os_str().is_empty());
+    let command = settings.password_command.as_deref().filter(filled);
+    let named: Vec<&str> =
+        [given.map(|_| "password"), file.map(|_| "password_file"), command.map(|_| "password_command")]
+            .into_iter()
+            .flatten()
+            .collect();
+    if named.len() > 1 {
+        return Err(SettingsError(format!(
+            "the settings {} are all set: keep one, so that it is clear which password counts",
+            named.join(" and ")
+        )));
+    }
+    Ok(match (file, command, sources.word("password")) {
+        (Some(file), ..) => Password::File(file.clone()),
+        (_, Some(command), _) => Password::Command(command.to_owned()),
+        (_, _, Some(word)) => Password::Given(word.text.into()),
+        _ => Password::None,
+    })
+}
+
+fn nameservers(list: &[String]) -> Result<Vec<SocketAddr>, SettingsError> {
+    const DNS_PORT: u16 = 53;
+    const MOST: usize = 8;
+    if list.len() > MOST {
+        return Err(SettingsError(format!(
+            "the setting nameservers has {} entries: at most {MOST} are asked",
+            list.len()
+        )));
+    }
+    list.iter()
+        .map(|text| {
+            let text = text.trim();
+            let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+            let address = bare.parse::<IpAddr>().map(|address| SocketAddr::new(address, DNS_PORT));
+            match address.or_else(|_| text.parse::<SocketAddr>()) {
+                Ok(address) if address.port() != 0 => Ok(address),
+                _ => Err(SettingsError(format!(
+                    "the setting nameservers has {text:?}: write addresses, such as [\"10.0.0.2\", \"127.0.0.1:5353\", \"[::1]:53\"]"
+                ))),
+            }
+        })
+        .collect()
 }

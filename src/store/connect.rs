@@ -55,10 +55,7 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
 /// Connects to the first of `targets` that answers. They are tried in order, one more every quarter of a second.
-pub(super) async fn connect<C: Clock>(
-    clock: &C,
-    targets: &[Target],
-) -> Result<(Box<dyn Duplex>, Target), StoreError> {
+pub(super) async fn connect<C: Clock>(clock: &C, targets: &[Target]) -> Result<(Box<dyn Duplex>, Target), StoreError> {
     let mut waiting = targets.iter();
     let mut attempts = FuturesUnordered::new();
     let mut failures = Vec::new();
@@ -111,8 +108,10 @@ fn refused(failures: &[(&Target, io::Error)]) -> StoreError {
         .map(|(target, error)| format!("{target}: {}", reason(error)))
         .filter(|line| seen.insert(line.clone()))
         .collect();
-    let message =
-        format!("no connection to {}: check that PostgreSQL runs there, its port and listen_addresses", each.join(", "));
+    let message = format!(
+        "no connection to {}: check that PostgreSQL runs there, its port and listen_addresses",
+        each.join(", ")
+    );
     StoreError::new(Stage::Connect, Failing::Unavailable, message)
 }
 

@@ -133,8 +133,7 @@ impl Questions {
         if let Some(lookup) = self.hosts.lookup_static_host(&Query::query(whole, kind)) {
             return Resolved::of(&lookup);
         }
-        let mut builder =
-            TokioResolver::builder_with_config(self.config.clone(), TokioRuntimeProvider::default());
+        let mut builder = TokioResolver::builder_with_config(self.config.clone(), TokioRuntimeProvider::default());
         *builder.options_mut() = self.options.clone();
         Resolved::of(&builder.build()?.lookup(self.name.clone(), kind).await?)
     }

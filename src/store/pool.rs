@@ -45,12 +45,12 @@ impl<C: Clock> Pool<C> {
     /// A session in hand. Until it is given back with [`Borrowed::give_back`] it counts as doubtful.
     pub async fn get(&self, progress: &Arc<Progress>) -> Result<Borrowed<C>, StoreError> {
         progress.enter(Stage::LocalWait);
-        let session = PROGRESS.scope(Arc::clone(progress), self.0.sessions.get()).await.map_err(|error| match error {
-            PoolError::Backend(error) => error,
-            other => {
-                StoreError::new(Stage::LocalWait, Failing::Unavailable, "the pool gave no connection").caused_by(other)
-            }
-        })?;
+        let session =
+            PROGRESS.scope(Arc::clone(progress), self.0.sessions.get()).await.map_err(|error| match error {
+                PoolError::Backend(error) => error,
+                other => StoreError::new(Stage::LocalWait, Failing::Unavailable, "the pool gave no connection")
+                    .caused_by(other),
+            })?;
         Shared::keep(&self.0);
         Ok(Borrowed { session: Some(session), pool: Arc::clone(&self.0) })
     }

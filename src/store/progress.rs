@@ -39,10 +39,16 @@ impl Progress {
             Stage::LocalWait => "no connection of this process came free in time".into(),
             Stage::Dns => format!("no name server answered about {whom:?}: check the name server, or set nameservers"),
             Stage::Connect => {
-                format!("no answer from {whom}: check host and port, whether the machine is up, and firewalls in between")
+                format!(
+                    "no answer from {whom}: check host and port, whether the machine is up, and firewalls in between"
+                )
             }
-            Stage::Tls => format!("{whom} is connected and does not answer the TLS handshake: check what listens there"),
-            Stage::Startup => format!("{whom} is connected and does not finish the login: see the server's load and log"),
+            Stage::Tls => {
+                format!("{whom} is connected and does not answer the TLS handshake: check what listens there")
+            }
+            Stage::Startup => {
+                format!("{whom} is connected and does not finish the login: see the server's load and log")
+            }
             Stage::Query => "the request has left and no answer came: a lock, the server's load, or the network".into(),
         }
     }

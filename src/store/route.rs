@@ -11,7 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use super::connect::Target;
 use super::{Progress, StoreError, dns};
 use crate::clock::Clock;
-use crate::config::{Connection, Host, Place};
+use crate::config::connection::{Connection, Host, Place};
 use crate::policy::Instant;
 use crate::policy::stage::Stage;
 
@@ -170,9 +170,7 @@ impl Learnt {
 fn literal(host: &Host) -> Option<Vec<Target>> {
     match &host.place {
         Place::Name(_) => None,
-        Place::Address(ip) => {
-            Some(vec![Target::Tcp { host: ip.to_string().into(), address: (*ip, host.port).into() }])
-        }
+        Place::Address(ip) => Some(vec![Target::Tcp { host: ip.to_string().into(), address: (*ip, host.port).into() }]),
         Place::Socket(folder) => Some(vec![Target::Socket(folder.join(format!(".s.PGSQL.{}", host.port)))]),
     }
 }
@@ -197,7 +195,8 @@ mod tests {
     }
 
     fn route(learnt: Learnt) -> Route {
-        let route = Route::new(Arc::new(Connection::example()));
+        let settings = crate::config::Settings { database_url: Some("host=db user=u".into()), ..Default::default() };
+        let route = Route::new(Arc::new(Connection::of(&settings).expect("two words that are enough")));
         *route.learnt() = learnt;
         route
     }

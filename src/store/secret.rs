@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 use super::{Failing, StoreError};
-use crate::config::Password;
+use crate::config::connection::Password;
 use crate::policy::stage::Stage;
 
 /// A longer one is not a password but a mistake.

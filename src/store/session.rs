@@ -149,7 +149,9 @@ impl<C: Clock> Opener<C> {
             ),
             Meaning::NotPermitted => (
                 Failing::Misconfigured,
-                format!("user {user:?} may not connect to {dbname:?} on {target}: GRANT CONNECT ON DATABASE {dbname:?}"),
+                format!(
+                    "user {user:?} may not connect to {dbname:?} on {target}: GRANT CONNECT ON DATABASE {dbname:?}"
+                ),
             ),
             meaning => (Failing::Unavailable, format!("{target} refused the login: {meaning}")),
         };
@@ -173,7 +175,8 @@ impl Session {
     pub fn failed(&self, stage: Stage, error: tokio_postgres::Error) -> StoreError {
         let target = &self.target;
         // The reason is often the connection's, and the query hears only that it is closed.
-        let refusal = error.as_db_error().or_else(|| self.news.ended.get().and_then(tokio_postgres::Error::as_db_error));
+        let refusal =
+            error.as_db_error().or_else(|| self.news.ended.get().and_then(tokio_postgres::Error::as_db_error));
         let (kind, message) = if let Some(refusal) = refusal {
             let (kind, message) = refused(stage, refusal);
             (kind, format!("{target}: {}", with_sqlstate(&message, refusal)))
@@ -199,7 +202,11 @@ async fn follow(mut connection: tokio_postgres::Connection<Wire, Wire>, news: Ar
         match poll_fn(|cx| connection.poll_message(cx)).await {
             Some(Ok(AsyncMessage::Notice(notice))) => {
                 if notice.parsed_severity() == Some(Severity::Warning) {
-                    tracing::warn!(sqlstate = notice.code().code(), notice = notice.message(), "call_budget_store_warning");
+                    tracing::warn!(
+                        sqlstate = notice.code().code(),
+                        notice = notice.message(),
+                        "call_budget_store_warning"
+                    );
                     news.warnings.fetch_add(1, Ordering::Release);
                 }
             }

@@ -14,7 +14,7 @@ use super::connect::{Duplex, Target};
 use super::frames::{Frames, Status};
 use super::secret::read_file;
 use super::{Failing, StoreError};
-use crate::config::{Tls, TlsMode};
+use crate::config::connection::{Tls, TlsMode};
 use crate::policy::stage::Stage;
 
 /// Length and code of the message that asks for TLS.

@@ -74,7 +74,7 @@ impl ScratchPostgres {
 
     /// The URL of a database of this server, for its superuser `postgres`. The first database is `postgres`.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://postgres:{}@127.0.0.1:{}/{database}", self.password, self.port)
+        format!("postgres://postgres:{}@127.0.0.1:{}/{database}?sslmode=disable", self.password, self.port)
     }
 
     /// The port on 127.0.0.1. It stays the same over restarts.
