@@ -1,0 +1,7 @@
+//! What makes faults: each part stands alone and is tried on its own in `tests/fault_tools`.
+#![allow(dead_code, reason = "two test binaries use these parts, each its own")]
+
+pub mod certificates;
+pub mod kept;
+pub mod psql;
+pub mod tls_server;
