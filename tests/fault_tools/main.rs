@@ -5,4 +5,6 @@
 mod tools;
 
 mod certificates;
+mod pgbouncer;
+mod standby;
 mod tls_server;

@@ -3,5 +3,7 @@
 
 pub mod certificates;
 pub mod kept;
+pub mod pgbouncer;
 pub mod psql;
+pub mod standby;
 pub mod tls_server;
