@@ -1,10 +1,18 @@
 //! The parts that make faults, each tried on its own: a fault that is not what its name says would make the fault suite
 //! prove nothing.
 
+use std::io::Write as _;
+
 #[path = "../fault/tools/mod.rs"]
 mod tools;
 
 mod certificates;
+mod namespace;
 mod pgbouncer;
 mod standby;
 mod tls_server;
+
+/// Says, past the capture of passing tests, what this machine does not let us try: `scripts/test` shows it.
+fn not_tried(what: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT TRIED: {what}: {why}");
+}

@@ -10,7 +10,8 @@ use crate::tools::psql::{ask, sessions};
 
 #[test]
 fn many_clients_share_no_more_connections_than_the_pool_has() {
-    let (server, bouncer) = started(3);
+    let (server, bouncer) = started(3, &[("server_login_retry", "2")]);
+    assert!(bouncer.order(&server, "SHOW CONFIG").contains("\nserver_login_retry|2|"), "settings of a test count");
     ask(&server, "CREATE ROLE \"plain role\" LOGIN PASSWORD 'secret'");
     ask(&server, "CREATE DATABASE shared");
     let own = server.url("shared");
@@ -36,7 +37,7 @@ fn many_clients_share_no_more_connections_than_the_pool_has() {
 
 #[test]
 fn a_pause_lets_everybody_wait_and_a_killed_database_drops_everybody() {
-    let (server, bouncer) = started(20);
+    let (server, bouncer) = started(20, &[]);
     let url = bouncer.url(&server, &server.url("postgres"));
     query(&url, "SELECT 1").unwrap();
     bouncer.pause(&server);
@@ -49,7 +50,7 @@ fn a_pause_lets_everybody_wait_and_a_killed_database_drops_everybody() {
 
 #[test]
 fn killed_it_refuses_and_leaves_no_session_and_restarted_it_has_its_port_again() {
-    let (server, mut bouncer) = started(20);
+    let (server, mut bouncer) = started(20, &[]);
     let url = bouncer.url(&server, &server.url("postgres"));
     let pid = bouncer.process().pid();
     query(&url, "SELECT 1").unwrap();
@@ -62,9 +63,9 @@ fn killed_it_refuses_and_leaves_no_session_and_restarted_it_has_its_port_again()
     assert_eq!(query(&url, "SELECT 1").unwrap(), "1");
 }
 
-fn started(pool: usize) -> (ScratchPostgres, PgBouncer) {
+fn started(pool: usize, settings: &[(&str, &str)]) -> (ScratchPostgres, PgBouncer) {
     let server = ScratchPostgres::start(&[]).unwrap();
-    let bouncer = PgBouncer::start(&server, pool, &[("plain role", "secret")], &[]).unwrap();
+    let bouncer = PgBouncer::start(&server, pool, &[("plain role", "secret")], settings).unwrap();
     (server, bouncer)
 }
 

@@ -3,6 +3,7 @@
 
 pub mod certificates;
 pub mod kept;
+pub mod namespace;
 pub mod pgbouncer;
 pub mod psql;
 pub mod standby;
