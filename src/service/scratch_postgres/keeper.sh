@@ -80,7 +80,19 @@ halt_docker() {
 
 gone_docker() { [ "$(docker inspect --format '{{.State.Running}}' "$container")" != true ]; }
 
-end_local() { ! runs || halt_local QUIT; }
+end_local() {
+    ! runs || halt_local QUIT
+    gave_back || wait_for 100 gives_back
+}
+
+# A killed server leaves shared memory of the machine behind. Only its next start gives it back, and removes the file.
+gave_back() { [ ! -e "$data/postmaster.pid" ]; }
+
+gives_back() {
+    "$source/postgres" --single -D "$data" postgres </dev/null
+    gave_back
+}
+
 end_docker() { docker rm --force --volumes "$container"; }
 
 # wait_for TURNS CONDITION: true as soon as the condition is, false after so many turns of 50 ms or when it returns 2.
