@@ -50,7 +50,8 @@ async fn a_timeout_of_the_server_is_late_by_the_step_back() {
     }
     let server = SteppedServer::start(&[]).unwrap();
     let (holder, waiter) = (connect(&server).await, connect(&server).await);
-    holder.batch_execute("CREATE TABLE held (n int); BEGIN; LOCK TABLE held").await.unwrap();
+    holder.batch_execute("CREATE TABLE held (n int)").await.unwrap();
+    holder.batch_execute("BEGIN; LOCK TABLE held").await.unwrap();
     waiter.batch_execute("SET lock_timeout = 500").await.unwrap();
     for (offset, at_least) in [(Offset::None, 0.5), (Offset::Behind(Duration::from_secs(3)), 3.5)] {
         server.step(Offset::None);

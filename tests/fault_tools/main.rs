@@ -7,6 +7,7 @@ use std::io::Write as _;
 mod tools;
 
 mod certificates;
+mod disk_full;
 mod faketime;
 mod namespace;
 mod pgbouncer;

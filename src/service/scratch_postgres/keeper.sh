@@ -22,6 +22,7 @@ copy_local() {
 
 # Only the server gets the variables: the shell that reads them becomes the server.
 start_local() {
+    ! runs || return 1
     port=$1
     shift
     (
@@ -82,7 +83,7 @@ gone_docker() { [ "$(docker inspect --format '{{.State.Running}}' "$container")"
 
 end_local() {
     ! runs || halt_local QUIT
-    gave_back || wait_for 100 gives_back
+    gave_back || wait_for 40 gives_back
 }
 
 # A killed server leaves shared memory of the machine behind. Only its next start gives it back, and removes the file.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "two test binaries use these parts, each its own")]
 
 pub mod certificates;
+pub mod disk_full;
 pub mod faketime;
 pub mod kept;
 pub mod namespace;
