@@ -1,5 +1,9 @@
 //! A PostgreSQL whose wall clock can be stepped while it runs, by libfaketime. Monotonic clocks go on as they are, as on
 //! a machine whose date is set.
+//!
+//! What it cannot do: libfaketime leaves the clock alone inside the calls that it wraps, so a timer that fires while the
+//! server waits (for a lock, for its client) goes by the machine's clock. One that fires while it computes is late by a
+//! step back, as on a real server.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
