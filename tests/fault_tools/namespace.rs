@@ -2,7 +2,7 @@ use std::env;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,14 +28,14 @@ fn packets_are_lost_inside_the_namespace_and_the_outer_one_is_untouched() {
             .spawn()
             .unwrap()
     };
-    let mut child = inside("namespace::inside");
+    let mut child = Ended(inside("namespace::inside"));
     // While packets are dropped in there, the same port works out here.
-    while child.try_wait().unwrap().is_none() {
+    while child.0.try_wait().unwrap().is_none() {
         TcpStream::connect_timeout(&address, PATIENCE).unwrap();
         listener.accept().unwrap();
         thread::sleep(Duration::from_millis(50));
     }
-    assert!(child.wait().unwrap().success());
+    assert!(child.0.wait().unwrap().success());
     assert_eq!(rules(), rules_before);
 }
 
@@ -145,7 +145,17 @@ fn says(near: &mut TcpStream, far: &mut TcpStream) {
     assert_eq!(&heard, b"word");
 }
 
-/// The packet filter's rules out here.
+/// Does not outlive its test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The packet filter's tables out here.
 fn rules() -> String {
     let nft = ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"].into_iter().find(|nft| Path::new(nft).exists()).unwrap();
     String::from_utf8(bounded(Command::new(nft).args(["list", "tables"]), PATIENCE).unwrap().stdout).unwrap()
