@@ -1,10 +1,9 @@
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use call_budget::service::scratch_postgres::Halt;
 
-use crate::tools::kept::{bounded, within};
+use crate::tools::kept::{told, within};
 use crate::tools::psql::{ask, try_ask};
 use crate::tools::standby::{PRIMARY, Pair, Replication, STANDBY};
 
@@ -42,14 +41,12 @@ fn a_primary_left_alive_goes_on_taking_writes_of_its_own() {
 fn a_synchronous_commit_waits_while_its_standby_is_gone() {
     let mut pair = Pair::start(Replication::Synchronous, &[]).unwrap();
     pair.standby.halt(Halt::Immediate).unwrap();
-    let url = pair.primary.url("postgres");
-    let commit = thread::spawn(move || {
-        let mut command = Command::new("psql");
-        bounded(command.args(["-XAtq", "-c", "CREATE TABLE waiting (n int)", &url]), Duration::from_secs(40))
-    });
+    let mut command = pair.primary.program("psql");
+    command.args(["-XAtq", "-c", "CREATE TABLE waiting (n int)", "postgres"]);
+    let commit = thread::spawn(move || told(&mut command, Duration::from_secs(40)));
     within(Duration::from_secs(10), "the commit waits for the standby", || {
         ask(&pair.primary, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
     });
     pair.standby.resume().unwrap();
-    assert!(commit.join().unwrap().unwrap().status.success());
+    commit.join().unwrap().unwrap();
 }

@@ -1,10 +1,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use crate::tools::certificates::{Identity, Shown};
-use crate::tools::kept::bounded;
+use crate::tools::kept::told;
 use crate::tools::tls_server::{Clients, TlsServer};
 
 #[test]
@@ -24,8 +24,9 @@ fn plain_connections_are_refused_and_verified_ones_served_under_every_name() {
 fn another_certificate_is_shown_without_a_restart_and_old_connections_live_on() {
     let server = TlsServer::start(&[], Shown::Good, Clients::ByPassword, &[]);
     let root = server.certificates().authority();
-    let mut session = Command::new("psql")
-        .args(["-XAtq", &server.url("127.0.0.1", "postgres")])
+    let mut session = server
+        .program("psql")
+        .args(["-XAtq", "postgres"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -78,14 +79,10 @@ fn connect(
 ) -> Result<String, String> {
     let nowhere = Path::new("/nonexistent");
     let client = client.unwrap_or_else(|| Identity { certificate: nowhere.to_owned(), key: nowhere.to_owned() });
-    let mut command = Command::new("psql");
+    let mut command = server.program("psql");
     command.env("PGSSLMODE", mode).env("PGSSLROOTCERT", root.unwrap_or(nowhere));
     command.env("PGSSLCERT", client.certificate).env("PGSSLKEY", client.key);
     let sql = "SELECT ssl || ' ' || current_setting('work_mem') FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
     command.args(["-XAtq", "-c", sql, &server.url(host, "postgres")]);
-    let output = bounded(&mut command, Duration::from_secs(30))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-    }
+    told(&mut command, Duration::from_secs(30))
 }

@@ -57,6 +57,13 @@ pub fn signal(pid: u32, name: &str) {
     assert!(sent.is_ok_and(|status| status.success()), "process {pid} could not be sent {name}");
 }
 
+/// What a program such as psql printed, bare; an error tells what it said when it failed or that it took longer.
+pub fn told(command: &mut Command, patience: Duration) -> Result<String, String> {
+    let output = bounded(command, patience)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
 /// Runs a command that prints little, and kills it when it takes longer.
 pub fn bounded(command: &mut Command, patience: Duration) -> Result<Output, String> {
     let name = command.get_program().to_string_lossy().into_owned();
@@ -82,10 +89,18 @@ pub fn bounded(command: &mut Command, patience: Duration) -> Result<Output, Stri
 }
 
 /// Waits until `condition` holds, for `patience` at most.
-pub fn within(patience: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+pub fn within(patience: Duration, what: &str, condition: impl FnMut() -> bool) {
+    assert!(holds_within(patience, condition), "after {patience:?} still not: {what}");
+}
+
+/// Whether `condition` holds before `patience` is over.
+pub fn holds_within(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + patience;
     while !condition() {
-        assert!(Instant::now() < deadline, "after {patience:?} still not: {what}");
+        if Instant::now() >= deadline {
+            return false;
+        }
         thread::sleep(Duration::from_millis(10));
     }
+    true
 }

@@ -10,7 +10,7 @@ use call_budget::service::scratch_postgres::ScratchPostgres;
 use tempfile::TempDir;
 
 use super::certificates::write;
-use super::kept::{Kept, within};
+use super::kept::{Kept, holds_within};
 use super::psql::try_ask_at;
 
 /// A running PgBouncer on 127.0.0.1. It ends with the value.
@@ -98,9 +98,8 @@ impl PgBouncer {
     pub fn restart(&mut self) {
         let configuration = self.folder.path().join("pgbouncer.ini");
         self.process = Some(Kept::start(&self.program, &[configuration], self.owner, &self.log()));
-        within(Duration::from_secs(10), &format!("PgBouncer listens: {}", self.last_words()), || {
-            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
-        });
+        let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok();
+        assert!(holds_within(Duration::from_secs(10), listens), "PgBouncer does not listen: {}", self.last_words());
     }
 
     /// The running process, for signals such as STOP and CONT.

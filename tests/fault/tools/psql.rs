@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use call_budget::service::scratch_postgres::ScratchPostgres;
 
-use super::kept::bounded;
+use super::kept::told;
 
 /// The answer of the database `postgres` as bare text; an error tells what psql said. Bounded by 30 s.
 pub fn try_ask(server: &ScratchPostgres, sql: &str) -> Result<String, String> {
@@ -21,12 +21,7 @@ pub fn ask(server: &ScratchPostgres, sql: &str) -> String {
 pub fn try_ask_at(server: &ScratchPostgres, port: u16, database: &str, sql: &str) -> Result<String, String> {
     let mut command = server.program("psql");
     command.env("PGPORT", port.to_string()).env("PGCONNECT_TIMEOUT", "10").args(["-XAtq", "-c", sql, database]);
-    let output = bounded(&mut command, Duration::from_secs(30))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-    }
+    told(&mut command, Duration::from_secs(30))
 }
 
 /// How many sessions of clients a server has in that database, the asking one not counted.

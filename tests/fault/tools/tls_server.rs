@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use call_budget::service::scratch_postgres::ScratchPostgres;
@@ -13,7 +14,7 @@ use openssl::ssl::{SslConnector, SslMethod, SslVerifyMode};
 use openssl::x509::X509;
 
 use super::certificates::{Certificates, Shown, read, write};
-use super::kept::{bounded, signal, within};
+use super::kept::{signal, told, within};
 
 /// A TLS-only server with its certificates; both end with the value.
 pub struct TlsServer {
@@ -74,23 +75,25 @@ impl TlsServer {
         &self.certificates
     }
 
-    /// To be looked at, halted and resumed. Where clients need a certificate, its `program` needs [`Self::ask`]'s.
+    /// To be halted and resumed.
     pub fn postgres(&mut self) -> &mut ScratchPostgres {
         &mut self.postgres
     }
 
     /// What psql answers, over TLS and with a client's certificate. Bounded by 30 s.
     pub fn ask(&self, sql: &str) -> Result<String, String> {
-        let mut command = self.postgres.program("psql");
+        told(self.program("psql").args(["-XAtq", "-c", sql, "postgres"]), Duration::from_secs(30))
+    }
+
+    /// A client program of the server's own version, set up to connect over TLS with a client's certificate whatever the
+    /// server shows. See [`ScratchPostgres::program`].
+    pub fn program(&self, name: &str) -> Command {
         let client = self.certificates.client();
-        command.env("PGSSLMODE", "require").env("PGSSLCERT", client.certificate).env("PGSSLKEY", client.key);
-        command.args(["-XAtq", "-c", sql, "postgres"]);
-        let output = bounded(&mut command, Duration::from_secs(30))?;
-        if output.status.success() {
-            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        } else {
-            Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-        }
+        let mut command = self.postgres.program(name);
+        // Nothing from the user's own folder: a root.crt there would be used.
+        command.env("PGSSLMODE", "require").env("PGSSLROOTCERT", "/nonexistent");
+        command.env("PGSSLCERT", client.certificate).env("PGSSLKEY", client.key);
+        command
     }
 
     fn data_dir(&self) -> PathBuf {
