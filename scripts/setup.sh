@@ -23,6 +23,23 @@ has_compiler() { has cc; }
 
 has_patch() { has patch; }
 
+# OpenSSL's headers: on Linux native-tls links the system's. Elsewhere the system brings its own TLS.
+has_tls() { [ "$(uname)" != Linux ] || { has pkg-config && pkg-config --exists openssl; }; }
+
+# What the fault suite starts. Debian keeps PgBouncer and what makes namespaces outside the PATH of plain users.
+has_pgbouncer() { has pgbouncer || [ -x /usr/sbin/pgbouncer ]; }
+
+has_faketime() {
+    [ "$(uname)" != Linux ] || ls /usr/lib/*/faketime/libfaketime.so.1 /usr/lib*/faketime/libfaketime.so.1 \
+        2>/dev/null | grep -q .
+}
+
+# Elsewhere there are none: the suite says so itself.
+has_namespaces() {
+    [ "$(uname)" != Linux ] ||
+        { has unshare && { has ip || [ -x /usr/sbin/ip ]; } && { has nft || [ -x /usr/sbin/nft ]; }; }
+}
+
 # Cargo fetches over HTTPS.
 has_certificates() {
     [ "$(uname)" = Darwin ] || [ -n "${SSL_CERT_FILE:-}" ] || [ -e /etc/ssl/certs/ca-certificates.crt ] ||
@@ -36,6 +53,10 @@ apt_packages() {
         compiler) echo gcc libc6-dev ;;
         patch) echo patch ;;
         certificates) echo ca-certificates ;;
+        tls) echo pkg-config libssl-dev ;;
+        pgbouncer) echo pgbouncer ;;
+        faketime) echo faketime ;;
+        namespaces) echo util-linux iproute2 nftables ;;
     esac
 }
 
@@ -46,6 +67,7 @@ brew_packages() {
         compiler) echo gcc ;;
         patch) echo gpatch ;;
         certificates) echo ca-certificates ;;
+        pgbouncer) echo pgbouncer ;;
     esac
 }
 
@@ -53,7 +75,7 @@ need() {
     has cargo || { [ -x "$HOME/.cargo/bin/cargo" ] && PATH=$HOME/.cargo/bin:$PATH; } ||
         fail "Rust is missing: install it from https://rustup.rs and run this again"
     apt= brew=
-    for thing in certificates compiler "$@"; do
+    for thing in certificates compiler tls "$@"; do
         "has_$thing" || { apt="$apt $(apt_packages "$thing")" brew="$brew $(brew_packages "$thing")"; }
     done
     [ -n "$apt" ] || return 0

@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -30,6 +31,7 @@ impl Keeper {
     pub(super) fn spawn(
         installation: &Installation,
         folder: &Path,
+        address: Ipv4Addr,
         settings: &[(String, String)],
     ) -> Result<Self, ScratchError> {
         let (place, source) = match installation {
@@ -39,7 +41,7 @@ impl Keeper {
         let script = folder.join("keeper.sh");
         fs::write(&script, include_str!("keeper.sh")).map_err(|error| unusable(folder, &error))?;
         let mut command = Command::new("sh");
-        command.arg(script).arg(place).arg(source).arg(folder);
+        command.arg(script).arg(place).arg(source).arg(folder).arg(address.to_string());
         for (name, value) in settings {
             command.arg("-c").arg(format!("{name}={value}"));
         }

@@ -1,10 +1,10 @@
 # Keeps one throw-away PostgreSQL. Takes orders on stdin and answers each with a line, `ok` or `failed`. When stdin ends,
 # for whatever reason, whoever held the other end is gone: the server is stopped and the folder removed.
 #
-# Arguments: `local` and a bin directory, or `docker` and an image; then the folder; then the server's settings.
-# Orders:    prepare | start PORT | halt SIGNAL (INT: fast, QUIT: like a crash, KILL)
-place=$1 source=$2 folder=$3
-shift 3
+# Arguments: `local` and a bin directory, or `docker` and an image; then the folder, the address and the server's settings.
+# Orders:    prepare | copy HOST PORT | start PORT | halt SIGNAL (INT: fast, QUIT: like a crash, KILL)
+place=$1 source=$2 folder=$3 address=$4
+shift 4
 data=$folder/data
 container=${folder##*/}
 server=
@@ -14,10 +14,21 @@ prepare_local() {
         --encoding=UTF8 --locale=C --no-sync
 }
 
+# As a standby of the server there.
+copy_local() {
+    PGPASSWORD=$(cat "$folder/password") PGCONNECT_TIMEOUT=10 "$source/pg_basebackup" --pgdata="$data" --host="$1" \
+        --port="$2" --username=postgres --write-recovery-conf --checkpoint=fast --no-sync
+}
+
+# Only the server gets the variables: the shell that reads them becomes the server.
 start_local() {
+    ! runs || return 1
     port=$1
     shift
-    "$source/postgres" -D "$data" -p "$port" -h 127.0.0.1 -c unix_socket_directories= "$@" &
+    (
+        . "$folder/environment"
+        exec "$source/postgres" -D "$data" -p "$port" -h "$address" -c unix_socket_directories= "$@"
+    ) &
     server=$!
     wait_for 1200 serves_local || { halt_local QUIT; return 1; }
 }
@@ -70,7 +81,19 @@ halt_docker() {
 
 gone_docker() { [ "$(docker inspect --format '{{.State.Running}}' "$container")" != true ]; }
 
-end_local() { ! runs || halt_local QUIT; }
+end_local() {
+    ! runs || halt_local QUIT
+    gave_back || wait_for 40 gives_back
+}
+
+# A killed server leaves shared memory of the machine behind. Only its next start gives it back, and removes the file.
+gave_back() { [ ! -e "$data/postmaster.pid" ]; }
+
+gives_back() {
+    "$source/postgres" --single -D "$data" postgres </dev/null
+    gave_back
+}
+
 end_docker() { docker rm --force --volumes "$container"; }
 
 # wait_for TURNS CONDITION: true as soon as the condition is, false after so many turns of 50 ms or when it returns 2.
@@ -88,9 +111,10 @@ wait_for() {
 exec 3>&1 >>"$folder/log" 2>&1
 trap 'end_$place; rm -rf "$folder"' EXIT
 trap exit HUP TERM
-while read -r order argument; do
+while read -r order argument more; do
     case $order in
         prepare) prepare_"$place" ;;
+        copy) copy_"$place" "$argument" "$more" ;;
         start) start_"$place" "$argument" "$@" ;;
         halt) halt_"$place" "$argument" ;;
     esac && echo ok >&3 || echo failed >&3

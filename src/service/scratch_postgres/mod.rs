@@ -1,18 +1,19 @@
 //! A throw-away PostgreSQL for the demo, the bench and the tests.
 //!
-//! It listens on 127.0.0.1 only, wants a password that nobody else knows, and lives in a temporary folder. It is stopped
+//! It listens on loopback only, wants a password that nobody else knows, and lives in a temporary folder. It is stopped
 //! and its folder removed when the value is dropped, and also when this process is killed. Several at once, of this or of
 //! another process, do not disturb each other. Its durability settings are PostgreSQL's own (on) unless asked otherwise.
 
 mod installation;
 mod keeper;
+mod options;
 #[cfg(test)]
 mod tests;
 
 use std::error::Error;
 use std::fmt;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use tempfile::TempDir;
 
 use self::installation::{IMAGE, Installation};
 use self::keeper::{Keeper, unusable};
+pub use self::options::ScratchOptions;
 
 /// A running PostgreSQL that ends with this value. Its functions block: at most a few seconds, a minute where an image is
 /// fetched; every wait is bounded.
@@ -29,6 +31,7 @@ pub struct ScratchPostgres {
     // After the keeper, which removes it: fields are dropped in order.
     folder: TempDir,
     installation: Installation,
+    address: Ipv4Addr,
     port: u16,
     password: String,
 }
@@ -53,31 +56,53 @@ impl ScratchPostgres {
     ///
     /// `settings` are passed on as `-c name=value`.
     pub fn start(settings: &[(&str, &str)]) -> Result<Self, ScratchError> {
+        Self::start_with(&ScratchOptions { settings, ..ScratchOptions::default() })
+    }
+
+    /// Starts one that differs from others in more than its settings.
+    pub fn start_with(options: &ScratchOptions<'_>) -> Result<Self, ScratchError> {
         let installation = Installation::find()?;
-        let folder = tempfile::Builder::new()
-            .prefix("call-budget-postgres-")
-            .tempdir()
-            .map_err(|error| ScratchError(format!("no temporary folder for PostgreSQL: {error}")))?;
-        let password: String = std::iter::repeat_with(fastrand::alphanumeric).take(24).collect();
-        fs::write(folder.path().join("password"), &password).map_err(|error| unusable(folder.path(), &error))?;
+        options.check(&installation)?;
+        let mut naming = tempfile::Builder::new();
+        naming.prefix("call-budget-postgres-");
+        let folder = match options.within {
+            Some(place) => naming.tempdir_in(place),
+            None => naming.tempdir(),
+        };
+        let folder = folder.map_err(|error| ScratchError(format!("no temporary folder for PostgreSQL: {error}")))?;
+        let password = match options.standby_of {
+            Some(primary) => primary.password.clone(),
+            None => std::iter::repeat_with(fastrand::alphanumeric).take(24).collect(),
+        };
+        for (file, content) in [("password", &password), ("environment", &options.environment_script())] {
+            fs::write(folder.path().join(file), content).map_err(|error| unusable(folder.path(), &error))?;
+        }
         let settings: Vec<_> = [("max_connections", ENOUGH_CONNECTIONS)]
             .iter()
-            .chain(settings)
+            .chain(options.settings)
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect();
-        let keeper = Keeper::spawn(&installation, folder.path(), &settings)?;
-        let mut server = Self { keeper, folder, installation, port: 0, password };
-        server.prepare()?;
-        server.start_on_a_free_port()?;
+        let keeper = Keeper::spawn(&installation, folder.path(), options.address, &settings)?;
+        let mut server = Self { keeper, folder, installation, address: options.address, port: 0, password };
+        server.prepare(options.standby_of)?;
+        match options.port {
+            Some(port) => server.start_on(port)?,
+            None => server.start_on_a_free_port()?,
+        }
         Ok(server)
     }
 
     /// The URL of a database of this server, for its superuser `postgres`. The first database is `postgres`.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://postgres:{}@127.0.0.1:{}/{database}?sslmode=disable", self.password, self.port)
+        format!("postgres://postgres:{}@{}:{}/{database}?sslmode=disable", self.password, self.address, self.port)
     }
 
-    /// The port on 127.0.0.1. It stays the same over restarts.
+    /// Where it listens.
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// The port at that address. It stays the same over restarts.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -100,7 +125,7 @@ impl ScratchPostgres {
     pub fn program(&self, name: &str) -> Command {
         let target = |host_port: u16| {
             [
-                ("PGHOST", "127.0.0.1".to_owned()),
+                ("PGHOST", self.address.to_string()),
                 ("PGPORT", host_port.to_string()),
                 ("PGUSER", "postgres".to_owned()),
                 ("PGPASSWORD", self.password.clone()),
@@ -160,9 +185,13 @@ impl ScratchPostgres {
         if self.keeper.end(STOP_PATIENCE) { Ok(()) } else { Err(self.failure("could not be stopped")) }
     }
 
-    fn prepare(&mut self) -> Result<(), ScratchError> {
+    fn prepare(&mut self, standby_of: Option<&ScratchPostgres>) -> Result<(), ScratchError> {
+        let local = match standby_of {
+            Some(primary) => format!("copy {} {}", primary.address, primary.port),
+            None => "prepare".to_owned(),
+        };
         match self.installation {
-            Installation::Local(_) if self.keeper.order("prepare", START_PATIENCE) => Ok(()),
+            Installation::Local(_) if self.keeper.order(&local, START_PATIENCE) => Ok(()),
             Installation::Local(_) => Err(self.failure("could not be set up")),
             Installation::Docker if self.keeper.order("prepare", FETCH_PATIENCE) => Ok(()),
             Installation::Docker => {
@@ -172,9 +201,18 @@ impl ScratchPostgres {
         }
     }
 
+    fn start_on(&mut self, port: u16) -> Result<(), ScratchError> {
+        self.port = port;
+        if self.keeper.order(&format!("start {port}"), START_PATIENCE) {
+            Ok(())
+        } else {
+            Err(self.failure("did not start"))
+        }
+    }
+
     fn start_on_a_free_port(&mut self) -> Result<(), ScratchError> {
         for _ in 0..TRIES {
-            self.port = free_port()?;
+            self.port = free_port(self.address)?;
             if self.keeper.order(&format!("start {}", self.port), START_PATIENCE) {
                 return Ok(());
             }
@@ -222,11 +260,11 @@ impl Error for ScratchError {}
 
 /// A port that is free now, below those that systems give to outgoing connections: one of these could take it while the
 /// server restarts.
-fn free_port() -> Result<u16, ScratchError> {
+fn free_port(address: Ipv4Addr) -> Result<u16, ScratchError> {
     (0..1000)
         .map(|_| fastrand::u16(15_000..32_000))
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .ok_or_else(|| ScratchError("no free port on 127.0.0.1 for PostgreSQL".into()))
+        .find(|port| TcpListener::bind((address, *port)).is_ok())
+        .ok_or_else(|| ScratchError(format!("no free port on {address} for PostgreSQL")))
 }
 
 /// Tests and fleets open many at once.

@@ -1,11 +1,12 @@
 use std::env;
 use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::{Halt, ScratchPostgres};
+use super::{Halt, ScratchOptions, ScratchPostgres};
 
 #[test]
 fn two_at_once_do_not_disturb_each_other_and_nothing_is_left_of_either() {
@@ -18,6 +19,34 @@ fn two_at_once_do_not_disturb_each_other_and_nothing_is_left_of_either() {
         server.stop().unwrap();
         assert!(!folder.exists(), "{} is still there", folder.display());
     }
+}
+
+#[test]
+fn a_server_with_options_has_its_place_port_address_and_environment() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let zone = "it's <Here>-7";
+    let port = super::free_port(Ipv4Addr::LOCALHOST).unwrap();
+    let mut server = ScratchPostgres::start_with(&ScratchOptions {
+        environment: &[("OF_THE_TEST", zone)],
+        port: Some(port),
+        within: Some(place.path()),
+        ..ScratchOptions::default()
+    })
+    .unwrap();
+    assert_eq!(server.port(), port);
+    assert!(server.data_dir().unwrap().starts_with(place.path()));
+    for _ in 0..2 {
+        assert_eq!(ask(&server, "SELECT inet_server_addr()"), "127.0.0.1");
+        let told = ask(
+            &server,
+            "CREATE TEMP TABLE told (line text); COPY told FROM PROGRAM 'echo \"$OF_THE_TEST\"'; SELECT line FROM told",
+        );
+        assert_eq!(told, zone);
+        server.restart(Halt::Fast).unwrap();
+    }
+    drop(server);
+    assert_eq!(place.path().read_dir().unwrap().count(), 0);
 }
 
 #[test]
@@ -39,6 +68,23 @@ fn every_halt_keeps_the_port_and_what_was_committed() {
         ),
         "on on on"
     );
+}
+
+/// A killed server cannot give back its shared memory itself.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_server_leaves_no_shared_memory_behind() {
+    let mut server = ScratchPostgres::start(&[]).unwrap();
+    let pid_file = std::fs::read_to_string(server.data_dir().unwrap().join("postmaster.pid")).unwrap();
+    let segment = pid_file.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap().to_owned();
+    let segments = || {
+        let text = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
+        text.lines().filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    server.halt(Halt::Kill).unwrap();
+    assert!(segments().contains(&segment), "a killed server leaves its segment for the next start");
+    server.stop().unwrap();
+    assert!(!segments().contains(&segment));
 }
 
 #[test]

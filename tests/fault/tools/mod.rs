@@ -2,6 +2,15 @@
 //! `fault_tools` tries each against something plain.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 
+pub mod certificates;
+pub mod disk_full;
+pub mod faketime;
+pub mod kept;
+pub mod namespace;
+pub mod pgbouncer;
 pub mod proxy;
+pub mod psql;
 pub mod scripted_dns;
 pub mod scripted_postgres;
+pub mod standby;
+pub mod tls_server;
