@@ -68,7 +68,11 @@ fn a_median_is_never_kinder_than_the_truth() {
 const BOUND: Option<Spread> = Some(Spread { median: ms(700), worst: ms(1300) });
 
 fn good() -> Measured {
-    Measured { ends: vec![ms(1000), ms(1000) + GRACE], recoveries: vec![ms(1300), ms(700), ms(600)], ..Measured::default() }
+    Measured {
+        ends: vec![ms(1000), ms(1000) + GRACE],
+        recoveries: vec![ms(1300), ms(700), ms(600)],
+        ..Measured::default()
+    }
 }
 
 #[test]

@@ -1,0 +1,18 @@
+//! What the cases are written with, and what runs and judges them.
+
+pub mod caller;
+pub mod case;
+pub mod ground;
+pub mod judge;
+pub mod leaks;
+pub mod options;
+pub mod report;
+pub mod round;
+pub mod run;
+pub mod vendor;
+
+pub use caller::{Caller, Ended, Sent};
+pub use case::{Case, HEALS, HEALS_SOON, How, Length, nothing};
+pub use ground::Database;
+pub use judge::Account;
+pub use round::{CLASS, FAST, Round};

@@ -1,0 +1,461 @@
+//! One trial of a case: what its body uses, and what is judged when the body has ended.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use call_budget::service::scratch_postgres::ScratchPostgres;
+use call_budget::store::{admin, operation::Operation};
+use call_budget::{CallBudget, Settings};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::Client;
+
+use super::caller::{Caller, Ledger, Sent};
+use super::ground::{Database, Ground};
+use super::judge::{self, Account, Measured, Span};
+use super::leaks::Holdings;
+use super::vendor::{Wire, now_us};
+
+/// What a case's body uses.
+pub struct Round {
+    ground: Arc<Ground>,
+    /// Tells this round's requests from others' at the vendor.
+    number: u64,
+    application_name: String,
+    database: Arc<Database>,
+    admin: Client,
+    budget: Option<String>,
+    callers: Vec<Caller>,
+    ledger: Arc<Ledger>,
+    accounts: Vec<Account>,
+    granted: Vec<(String, u64)>,
+    forbidden: Vec<Span>,
+    forbidden_from_us: Option<u64>,
+    healed_us: Option<u64>,
+    recoveries: Vec<Duration>,
+    notes: Vec<String>,
+    before: Holdings,
+    kept: Vec<Box<dyn Any + Send + Sync>>,
+}
+
+/// What a round came to.
+pub struct Verdict {
+    pub measured: Measured,
+    /// The receiver stood still when it mattered: to be repeated.
+    pub inconclusive: bool,
+    /// What could not be done or told on this machine.
+    pub notes: Vec<String>,
+}
+
+/// Somebody who keeps asking until it is granted something after the healing. Stops when dropped.
+pub struct Asking(JoinHandle<u64>);
+
+/// The budget's only class, where a case wants no other.
+pub const CLASS: &str = "order";
+/// How long what a round used may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Recovery takes longer than this: it does not recover.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(10);
+
+impl Round {
+    pub(super) async fn begin(ground: Arc<Ground>, id: &str) -> Result<Self, String> {
+        let database = ground.database().await;
+        let admin = database.admin().await?;
+        let number = fastrand::u64(..);
+        Ok(Self {
+            ground,
+            number,
+            application_name: format!("fault {id} {:08x}", number as u32),
+            database,
+            admin,
+            budget: None,
+            callers: Vec::new(),
+            ledger: Arc::default(),
+            accounts: Vec::new(),
+            granted: Vec::new(),
+            forbidden: Vec::new(),
+            forbidden_from_us: None,
+            healed_us: None,
+            recoveries: Vec::new(),
+            notes: Vec::new(),
+            before: Holdings::now(),
+            kept: Vec::new(),
+        })
+    }
+
+    // Ground
+
+    /// The database that this round's budget lives in and that its books are read from: the one that all cases share, or
+    /// what [`Round::own_server`] or [`Round::judge_at`] put in its place.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// A superuser's session to it, not through any fault; a new one where the server has ended the last.
+    ///
+    /// # Panics
+    /// Where the server gives none.
+    pub async fn admin(&mut self) -> &mut Client {
+        self.try_admin().await.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A server of this round's own, to be stopped, restarted or killed. It runs until the round has been judged.
+    /// To be called before any caller is made.
+    pub async fn own_server(&mut self, settings: &[(&str, &str)]) -> Arc<Mutex<ScratchPostgres>> {
+        let settings: Vec<(String, String)> =
+            settings.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let start = move || {
+            let settings: Vec<(&str, &str)> = settings.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+            ScratchPostgres::start(&settings).unwrap_or_else(|error| panic!("{error}"))
+        };
+        let server = tokio::task::spawn_blocking(start).await.expect("a server of this round's own");
+        let database = Arc::new(Database::on(&server).await);
+        let server = Arc::new(Mutex::new(server));
+        self.keep(Arc::clone(&server));
+        self.judge_at(database).await;
+        self.prepared();
+        server
+    }
+
+    /// From now on books and sessions are read there (a promoted standby, say).
+    pub async fn judge_at(&mut self, database: Arc<Database>) {
+        self.admin = database.admin().await.unwrap_or_else(|error| panic!("{error}"));
+        self.database = database;
+    }
+
+    /// Keeps something alive until the round has been judged: a server that the books are read from.
+    pub fn keep(&mut self, thing: impl Any + Send + Sync) {
+        self.kept.push(Box::new(thing));
+    }
+
+    /// What stands now belongs to the ground: threads, tasks and files count as leaks only beyond it.
+    ///
+    /// # Panics
+    /// Once there are callers, whose own leaks would be hidden by it.
+    pub fn prepared(&mut self) {
+        assert!(self.callers.is_empty(), "the ground is prepared before callers are made");
+        self.before = Holdings::now();
+    }
+
+    /// The name of this round's budget, made on first use: 1000 calls/s, so that pacing does not blur timings, with one
+    /// class, [`CLASS`].
+    pub async fn budget(&mut self) -> String {
+        self.budget_with(&FAST).await
+    }
+
+    /// The same with other settings. A round has one budget.
+    pub async fn budget_with(&mut self, settings: &admin::Settings) -> String {
+        if let Some(name) = &self.budget {
+            return name.clone();
+        }
+        let name = self.application_name.clone();
+        let operation = Operation::begin(self.admin().await).await.unwrap();
+        admin::set(&operation, &name, settings).await.unwrap();
+        admin::class_set(&operation, &name, CLASS, 0, 0).await.unwrap();
+        operation.commit().await.unwrap();
+        self.budget.insert(name).clone()
+    }
+
+    /// Another class of this round's budget.
+    pub async fn class(&mut self, class: &str, priority: i32, floor_ppm: i32) {
+        let budget = self.budget().await;
+        let operation = Operation::begin(self.admin().await).await.unwrap();
+        admin::class_set(&operation, &budget, class, priority, floor_ppm).await.unwrap();
+        operation.commit().await.unwrap();
+    }
+
+    // Callers
+
+    /// The library's defaults, switched on, with `url` as the store. `rtt_max` alone is wider, up to the budget's send
+    /// window: a busy machine is not what the cases are about.
+    pub fn settings(&self, url: impl Into<String>) -> Settings {
+        let mut settings = Settings::default();
+        settings.enabled = true;
+        settings.database_url = Some(url.into().into());
+        settings.application_name = self.application_name.clone();
+        settings.rtt_max = Duration::from_millis(190);
+        settings
+    }
+
+    /// A caller with the settings, of [`CLASS`]. Makes the round's budget where there is none yet.
+    pub async fn caller(&mut self, settings: &Settings) -> Caller {
+        let budget = self.budget().await;
+        self.caller_of(settings, &budget, CLASS)
+    }
+
+    /// A caller under any names. With a scripted store the names are its own business; what it granted is told with
+    /// [`Round::scripted_store_granted`].
+    pub fn caller_of(&mut self, settings: &Settings, budget: &str, class: &str) -> Caller {
+        let wire = Wire::open(self.vendor_address(), self.number).expect("the vendor takes callers");
+        let caller = Caller {
+            budget: CallBudget::new(settings).expect("settings that the library takes"),
+            name: budget.into(),
+            class: class.into(),
+            max_wait: settings.max_wait,
+            ledger: Arc::clone(&self.ledger),
+            wire: Arc::new(wire),
+        };
+        self.callers.push(caller.clone());
+        caller
+    }
+
+    /// For processes of a case's own: where the vendor is, and the number that marks this round's requests. A request is
+    /// the number and the nonce, each 8 bytes, big end first.
+    pub fn vendor_address(&self) -> SocketAddr {
+        self.ground.vendor().address()
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub fn application_name(&self) -> &str {
+        &self.application_name
+    }
+
+    /// Leave that another process was given, as it says.
+    pub fn leave(&self, nonce: u64, closes_us: u64) {
+        self.ledger.leave(nonce, closes_us);
+    }
+
+    /// What another process did with its slots. Of one that was killed: what it may have taken along, as lost.
+    pub fn account(&mut self, account: Account) {
+        self.accounts.push(account);
+    }
+
+    /// What a scripted store granted: valid answers, each with its ReadyForQuery.
+    pub fn scripted_store_granted(&mut self, class: &str, slots: u64) {
+        self.granted.push((class.into(), slots));
+    }
+
+    // The course of a fault
+
+    /// The fault is on: from now on the time of each [`Caller::try_send`] is held against the deadline.
+    pub fn fault(&mut self) {
+        self.healed_us = None;
+        self.ledger.fault.store(true, Ordering::SeqCst);
+    }
+
+    /// Nobody may send until [`Round::heal`]: the store cannot grant anything. Whatever arrives is in doubt.
+    pub fn no_send_is_allowed(&mut self) {
+        self.forbidden_from_us.get_or_insert_with(now_us);
+    }
+
+    /// Records a time under the fault of something that is not [`Caller::try_send`].
+    pub fn ended(&self, took: Duration) {
+        self.ledger.ended(took);
+    }
+
+    /// The fault is over.
+    pub fn heal(&mut self) {
+        let now_us = now_us();
+        self.ledger.fault.store(false, Ordering::SeqCst);
+        self.healed_us = Some(now_us);
+        self.allow_sending(now_us);
+    }
+
+    /// Asks from now on, again and again, until something is granted after the healing.
+    pub async fn keep_asking(&self, caller: &Caller) -> Asking {
+        const PAUSE: Duration = Duration::from_millis(20);
+        let caller = caller.clone();
+        let (entered, has_entered) = tokio::sync::oneshot::channel();
+        let asking = tokio::spawn(async move {
+            let _ = entered.send(());
+            loop {
+                let ended = caller.attempt(caller.max_wait).await;
+                if matches!(ended.result, Ok(Sent::Left)) && !caller.ledger.fault.load(Ordering::SeqCst) {
+                    return now_us();
+                }
+                sleep(PAUSE).await;
+            }
+        });
+        let _ = has_entered.await;
+        Asking(asking)
+    }
+
+    /// Heals while somebody waits, and records how long it takes from the end of `heal` until he or a newcomer is granted
+    /// a slot.
+    ///
+    /// # Panics
+    /// Where nobody is granted anything in 10 s.
+    pub async fn healing<T>(&mut self, caller: &Caller, heal: impl Future<Output = T>) -> T {
+        let waiting = self.keep_asking(caller).await;
+        let output = heal.await;
+        self.heal();
+        let newcomer = self.keep_asking(caller).await;
+        self.recovered([waiting, newcomer]).await;
+        output
+    }
+
+    /// Records how long it takes from [`Round::heal`] until a newcomer is granted a slot.
+    ///
+    /// # Panics
+    /// Where he is granted nothing in 10 s.
+    pub async fn recover(&mut self, caller: &Caller) {
+        let newcomer = self.keep_asking(caller).await;
+        self.recovered([newcomer]).await;
+    }
+
+    /// What this case cannot do on this machine. A sentence; it stands in the report's row.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    async fn recovered<const N: usize>(&mut self, asking: [Asking; N]) {
+        let healed_us = self.healed_us.expect("heal() comes before recovery");
+        let mut all = JoinSet::new();
+        for mut one in asking {
+            all.spawn(async move { (&mut one.0).await });
+        }
+        let granted_us = timeout(RECOVERY_PATIENCE, all.join_next()).await;
+        let granted_us = granted_us
+            .unwrap_or_else(|_| panic!("{RECOVERY_PATIENCE:?} after the healing still nothing was granted"))
+            .expect("somebody asks")
+            .expect("asking is not stopped")
+            .expect("asking does not panic");
+        self.recoveries.push(Duration::from_micros(granted_us.saturating_sub(healed_us)));
+    }
+
+    fn allow_sending(&mut self, now_us: u64) {
+        if let Some(from_us) = self.forbidden_from_us.take() {
+            self.forbidden.push(Span { from_us, to_us: now_us });
+        }
+    }
+
+    async fn try_admin(&mut self) -> Result<&mut Client, String> {
+        if self.admin.is_closed() {
+            self.admin = self.database.admin().await?;
+        }
+        Ok(&mut self.admin)
+    }
+}
+
+/// What comes after the body.
+impl Round {
+    /// Judges the round: `failures` is what the body asserted in vain.
+    pub(super) async fn judge(mut self, failures: Vec<String>) -> Verdict {
+        let mut measured = Measured { failures, ..Measured::default() };
+        self.ledger.fault.store(false, Ordering::SeqCst);
+        self.allow_sending(now_us());
+
+        let books = self.settled_books().await;
+        let mut accounts = std::mem::take(&mut self.accounts);
+        accounts.extend(self.callers.drain(..).map(|caller| caller.account()));
+        measured.lost = accounts.iter().map(|account| account.lost).sum();
+
+        self.all_arrived(&mut measured.failures).await;
+        measured.leaks = self.leaks().await;
+        // A second reading, now that nobody is left who could still be granted something.
+        let afterwards = self.unbalanced(&accounts).await;
+        measured.unbalanced = if afterwards.is_empty() { books } else { afterwards };
+
+        let vendor = self.ground.vendor();
+        let doubt =
+            judge::doubt(&vendor.arrivals(self.number), &self.ledger.leaves(), &self.forbidden, &vendor.stalls());
+        measured.sends_in_doubt = doubt.in_doubt;
+        measured.ends = self.ledger.ends();
+        measured.recoveries = self.recoveries;
+        let mut notes = self.notes;
+        notes.extend(self.before.untold().map(str::to_owned));
+        Verdict { measured, inconclusive: doubt.inconclusive > 0, notes }
+    }
+
+    /// Where the books do not balance once nothing of this round is at work at the server; waits for that.
+    async fn settled_books(&mut self) -> Vec<String> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let accounts: Vec<Account> =
+                self.callers.iter().map(Caller::account).chain(self.accounts.iter().cloned()).collect();
+            let unbalanced = self.unbalanced(&accounts).await;
+            let settled = unbalanced.is_empty() && matches!(self.sessions("AND state <> 'idle'").await, Ok(0));
+            if settled || tokio::time::Instant::now() > deadline {
+                return unbalanced;
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn unbalanced(&mut self, accounts: &[Account]) -> Vec<String> {
+        let granted = match self.granted_in_database().await {
+            Ok(granted) => granted,
+            Err(error) => return vec![format!("they cannot be read: {error}")],
+        };
+        let granted_to = |class: &str| -> u64 {
+            granted.iter().chain(&self.granted).filter(|(name, _)| name == class).map(|(_, slots)| slots).sum()
+        };
+        let mut classes: Vec<&str> = granted.iter().chain(&self.granted).map(|(class, _)| class.as_str()).collect();
+        classes.extend(accounts.iter().map(|account| account.class.as_str()));
+        classes.sort_unstable();
+        classes.dedup();
+        classes.into_iter().filter_map(|class| judge::balance(class, granted_to(class), accounts).err()).collect()
+    }
+
+    async fn granted_in_database(&mut self) -> Result<Vec<(String, u64)>, String> {
+        const SQL: &str = "SELECT name::text, granted FROM call_budget.call_budget_class WHERE budget = $1";
+        let Some(budget) = self.budget.clone() else { return Ok(Vec::new()) };
+        let rows = timeout(PATIENCE, self.try_admin().await?.query(SQL, &[&budget])).await;
+        let rows = rows.map_err(|_| "the server does not answer")?.map_err(|error| format!("{error:?}"))?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get::<_, i64>(1).cast_unsigned())).collect())
+    }
+
+    /// This round's sessions at the server.
+    async fn sessions(&mut self, which: &str) -> Result<usize, String> {
+        let sql = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 {which}");
+        let name = self.application_name.clone();
+        let row = timeout(PATIENCE, self.try_admin().await?.query_one(&sql, &[&name])).await;
+        let row = row.map_err(|_| "the server does not answer")?.map_err(|error| format!("{error:?}"))?;
+        Ok(usize::try_from(row.get::<_, i64>(0)).unwrap_or_default())
+    }
+
+    /// What left must come: else the vendor has not seen everything that it is to judge.
+    async fn all_arrived(&self, failures: &mut Vec<String>) {
+        let sent = usize::try_from(self.ledger.sent.load(Ordering::SeqCst)).unwrap_or(usize::MAX);
+        let arrived = || self.ground.vendor().arrivals(self.number).len();
+        let wait = async {
+            while arrived() < sent {
+                sleep(LOOK).await;
+            }
+        };
+        if timeout(PATIENCE, wait).await.is_err() {
+            failures.push(format!("{sent} requests left and {} arrived: nothing can be said of them", arrived()));
+        }
+    }
+
+    async fn leaks(&mut self) -> Vec<String> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let sessions = self.sessions("").await;
+            let mut leaks = Holdings::now().more_than(&self.before);
+            match sessions {
+                Ok(0) => {}
+                Ok(sessions) => leaks.push(format!("{sessions} sessions at the server")),
+                Err(error) => leaks.push(format!("sessions that cannot be counted: {error}")),
+            }
+            if leaks.is_empty() || tokio::time::Instant::now() > deadline {
+                return leaks;
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// 1000 calls in any second, spread as the schema demands it.
+pub const FAST: admin::Settings = admin::Settings {
+    limit: 1000,
+    window_us: 1_000_000,
+    send_window_us: 200_000,
+    arrival_jitter_us: 50_000,
+    max_cost: 1,
+    interval_us: 1_300,
+    lookahead_us: 60_000,
+};
