@@ -8,7 +8,7 @@ use call_budget::clock::{Clock, SystemClock};
 use call_budget::{AcquireError, CallBudget, Options};
 
 use super::judge::{Account, Leave};
-use super::vendor::Wire;
+use super::vendor::{Wire, now_us};
 
 /// One `CallBudget` of its own, asking for one class. Cheap to clone; clones share everything, sessions too.
 #[derive(Clone)]
@@ -92,7 +92,8 @@ impl Caller {
         let result = answer.map(|permit| {
             let nonce = permit.nonce().expect("the switch is on");
             let closes = permit.closes_at().expect("the switch is on").since_boot();
-            self.ledger.leave(nonce, u64::try_from(closes.as_micros()).unwrap_or(u64::MAX));
+            let closes_us = u64::try_from(closes.as_micros()).unwrap_or(u64::MAX);
+            self.ledger.leave(Leave { nonce, given_us: now_us(), closes_us });
             match permit.start() {
                 Ok(sending) => {
                     self.wire.send(nonce).expect("the vendor listens");
@@ -126,11 +127,21 @@ pub(super) struct Ledger {
     pub sent: AtomicU64,
     leaves: Mutex<Vec<Leave>>,
     ends: Mutex<Vec<Duration>>,
+    /// Who else is told of leave, before it is used.
+    told: Option<fn(Leave)>,
 }
 
 impl Ledger {
-    pub fn leave(&self, nonce: u64, closes_us: u64) {
-        lock(&self.leaves).push(Leave { nonce, closes_us });
+    /// One that says each leave as it is given.
+    pub fn telling(told: fn(Leave)) -> Self {
+        Self { told: Some(told), ..Self::default() }
+    }
+
+    pub fn leave(&self, leave: Leave) {
+        if let Some(tell) = self.told {
+            tell(leave);
+        }
+        lock(&self.leaves).push(leave);
     }
 
     pub fn ended(&self, took: Duration) {

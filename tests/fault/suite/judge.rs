@@ -20,6 +20,7 @@ pub struct Arrival {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leave {
     pub nonce: u64,
+    pub given_us: u64,
     pub closes_us: u64,
 }
 
@@ -43,7 +44,7 @@ impl Span {
 /// What the arrivals of a round come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Doubt {
-    /// Arrivals without leave of their own, in a span in which none is allowed, or after their window.
+    /// Arrivals without leave of their own, with leave from a span in which none may be given, or after their window.
     pub in_doubt: usize,
     /// Arrivals after their window while the receiver itself stood still: nothing can be said.
     pub inconclusive: usize,
@@ -60,7 +61,7 @@ pub fn doubt(arrivals: &[Arrival], leaves: &[Leave], forbidden: &[Span], stalls:
         };
         let leave = left.swap_remove(at);
         let late = Span { from_us: leave.closes_us, to_us: arrival.at_us };
-        if forbidden.iter().any(|span| span.holds(arrival.at_us)) {
+        if forbidden.iter().any(|span| span.holds(leave.given_us)) {
             doubt.in_doubt += 1;
         } else if arrival.at_us > leave.closes_us + JITTER_US {
             if stalls.iter().any(|stall| stall.touches(late)) {

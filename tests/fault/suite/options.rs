@@ -29,6 +29,9 @@ pub struct Options {
     /// Started by the suite: one case, its row on stdout, and the end when stdin ends.
     #[arg(long, hide = true)]
     pub in_own_process: bool,
+    /// A caller of a case, in a process of its own.
+    #[arg(long, hide = true)]
+    pub member: bool,
     /// Only these cases.
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
@@ -37,6 +40,11 @@ pub struct Options {
 impl Options {
     pub fn rounds(&self, case: &Case) -> u32 {
         self.repeats.unwrap_or(if self.long { case.length.repeats() } else { 1 })
+    }
+
+    /// Nothing was picked out.
+    pub fn all(&self) -> bool {
+        self.ids.is_empty() && self.row.is_empty()
     }
 
     /// The cases that were asked for: all where none was named.

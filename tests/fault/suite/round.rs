@@ -17,6 +17,7 @@ use super::caller::{Caller, Ledger, Sent};
 use super::ground::{Database, Ground};
 use super::judge::{self, Account, Measured, Span};
 use super::leaks::Holdings;
+use super::member::{Member, Orders};
 use super::vendor::{Wire, now_us};
 
 /// What a case's body uses.
@@ -203,23 +204,28 @@ impl Round {
         caller
     }
 
-    /// For processes of a case's own: where the vendor is, and the number that marks this round's requests. A request is
-    /// the number and the nonce, each 8 bytes, big end first.
+    /// A caller in a process of its own, that calls again and again, a pause after each; started through `command`
+    /// (empty: directly). To be stopped before the body ends, and its account to be given to [`Round::account`].
+    pub async fn member(&mut self, command: &[&str], settings: &Settings, pause: Duration) -> Member {
+        let orders = Orders {
+            settings: settings.clone(),
+            budget: self.budget().await,
+            class: CLASS.into(),
+            vendor: self.vendor_address(),
+            round: self.number,
+            pause,
+        };
+        Member::start(command, &orders, Arc::clone(&self.ledger)).await
+    }
+
+    /// Where the vendor listens.
     pub fn vendor_address(&self) -> SocketAddr {
         self.ground.vendor().address()
     }
 
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
+    /// This round's name at the server, in `pg_stat_activity`.
     pub fn application_name(&self) -> &str {
         &self.application_name
-    }
-
-    /// Leave that another process was given, as it says.
-    pub fn leave(&self, nonce: u64, closes_us: u64) {
-        self.ledger.leave(nonce, closes_us);
     }
 
     /// What another process did with its slots. Of one that was killed: what it may have taken along, as lost.
@@ -240,9 +246,18 @@ impl Round {
         self.ledger.fault.store(true, Ordering::SeqCst);
     }
 
-    /// Nobody may send until [`Round::heal`]: the store cannot grant anything. Whatever arrives is in doubt.
+    /// No leave may be given from now on until the fault is undone: the store cannot grant anything. What is sent all the
+    /// same is in doubt.
     pub fn no_send_is_allowed(&mut self) {
         self.forbidden_from_us.get_or_insert_with(now_us);
+    }
+
+    /// Ends that. [`Round::healing`] does it; a body that heals in another way says it before it does, since the first grant
+    /// may come before the healing returns.
+    pub fn sending_is_allowed(&mut self) {
+        if let Some(from_us) = self.forbidden_from_us.take() {
+            self.forbidden.push(Span { from_us, to_us: now_us() });
+        }
     }
 
     /// Records a time under the fault of something that is not [`Caller::try_send`].
@@ -250,12 +265,13 @@ impl Round {
         self.ledger.ended(took);
     }
 
-    /// The fault is over.
-    pub fn heal(&mut self) {
+    /// The fault is over. Returns when, on the machine's clock.
+    pub fn heal(&mut self) -> u64 {
         let now_us = now_us();
         self.ledger.fault.store(false, Ordering::SeqCst);
         self.healed_us = Some(now_us);
-        self.allow_sending(now_us);
+        self.sending_is_allowed();
+        now_us
     }
 
     /// Asks from now on, again and again, until something is granted after the healing.
@@ -284,6 +300,7 @@ impl Round {
     /// Where nobody is granted anything in 10 s.
     pub async fn healing<T>(&mut self, caller: &Caller, heal: impl Future<Output = T>) -> T {
         let waiting = self.keep_asking(caller).await;
+        self.sending_is_allowed();
         let output = heal.await;
         self.heal();
         let newcomer = self.keep_asking(caller).await;
@@ -298,6 +315,11 @@ impl Round {
     pub async fn recover(&mut self, caller: &Caller) {
         let newcomer = self.keep_asking(caller).await;
         self.recovered([newcomer]).await;
+    }
+
+    /// Records a recovery that the case has measured itself.
+    pub fn recovered_in(&mut self, took: Duration) {
+        self.recoveries.push(took);
     }
 
     /// What this case cannot do on this machine. A sentence; it stands in the report's row.
@@ -320,12 +342,6 @@ impl Round {
         self.recoveries.push(Duration::from_micros(granted_us.saturating_sub(healed_us)));
     }
 
-    fn allow_sending(&mut self, now_us: u64) {
-        if let Some(from_us) = self.forbidden_from_us.take() {
-            self.forbidden.push(Span { from_us, to_us: now_us });
-        }
-    }
-
     async fn try_admin(&mut self) -> Result<&mut Client, String> {
         if self.admin.is_closed() {
             self.admin = self.database.admin().await?;
@@ -340,14 +356,14 @@ impl Round {
     pub(super) async fn judge(mut self, failures: Vec<String>) -> Verdict {
         let mut measured = Measured { failures, ..Measured::default() };
         self.ledger.fault.store(false, Ordering::SeqCst);
-        self.allow_sending(now_us());
+        self.sending_is_allowed();
 
         let books = self.settled_books().await;
         let mut accounts = std::mem::take(&mut self.accounts);
         accounts.extend(self.callers.drain(..).map(|caller| caller.account()));
         measured.lost = accounts.iter().map(|account| account.lost).sum();
 
-        self.all_arrived(&mut measured.failures).await;
+        measured.failures.extend(self.all_arrived().await.err());
         measured.leaks = self.leaks().await;
         // A second reading, now that nobody is left who could still be granted something.
         let afterwards = self.unbalanced(&accounts).await;
@@ -412,17 +428,16 @@ impl Round {
     }
 
     /// What left must come: else the vendor has not seen everything that it is to judge.
-    async fn all_arrived(&self, failures: &mut Vec<String>) {
+    async fn all_arrived(&self) -> Result<(), String> {
         let sent = usize::try_from(self.ledger.sent.load(Ordering::SeqCst)).unwrap_or(usize::MAX);
         let arrived = || self.ground.vendor().arrivals(self.number).len();
         let wait = async {
             while arrived() < sent {
-                sleep(LOOK).await;
+                sleep(Duration::from_millis(1)).await;
             }
         };
-        if timeout(PATIENCE, wait).await.is_err() {
-            failures.push(format!("{sent} requests left and {} arrived: nothing can be said of them", arrived()));
-        }
+        let late = |_| format!("{sent} requests left and {} arrived: nothing can be said of them", arrived());
+        timeout(PATIENCE, wait).await.map_err(late)
     }
 
     async fn leaks(&mut self) -> Vec<String> {

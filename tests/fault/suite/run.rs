@@ -15,7 +15,9 @@ use tokio::time::timeout;
 use super::case::Case;
 use super::ground::Ground;
 use super::judge::Measured;
+use super::member;
 use super::options::Options;
+use super::proof::{PLANTED, Planted};
 use super::report::{self, Row, Versions};
 use super::round::{Round, Verdict};
 
@@ -27,6 +29,9 @@ const AROUND: Duration = Duration::from_secs(120);
 /// The whole suite: command line, cases, report.
 pub fn run(all: &[&'static Case]) -> ExitCode {
     let options = Options::parse();
+    if options.member {
+        return member::main();
+    }
     if options.list {
         for case in all {
             println!("{:<24} row {:<3} {:?} within {:?}: {}", case.id, case.row, case.how, case.deadline, case.name);
@@ -70,6 +75,10 @@ impl Suite {
                 Err(why) => report::line(&format!("the versions are not known: {why}")),
             }
         }
+        let mut proofs = Vec::new();
+        if self.options.all() {
+            proofs = PLANTED.iter().map(|planted| self.prove(planted)).collect();
+        }
         let mut rows = Vec::new();
         for (number, case) in cases.iter().enumerate() {
             report::running(&format!("{} of {}: {} {}", number + 1, cases.len(), case.id, case.name));
@@ -90,7 +99,25 @@ impl Suite {
         // A body that blocks its thread for ever must not keep the suite.
         self.runtime.shutdown_timeout(Duration::from_secs(5));
         drop(self.ground);
-        conclude(&rows, began.elapsed(), json)
+        conclude(&proofs, &rows, began.elapsed(), json)
+    }
+
+    /// Whether a case that must fail does.
+    fn prove(&self, planted: &'static Planted) -> bool {
+        report::running(&format!("proof: {} {}", planted.case.id, planted.case.name));
+        let verdict =
+            self.within(planted.case.length.patience() + AROUND, one_round(&planted.case, Arc::clone(&self.ground)));
+        let found =
+            verdict.map_or_else(|why| vec![why], |verdict| verdict.measured.faults(planted.case.deadline, None));
+        let missed = planted.missed(&found);
+        match &missed {
+            Some(missed) => report::line(&format!("FAILED    {missed}")),
+            None if !self.options.quiet => {
+                report::line(&format!("ok        {:<24} found out: {}", planted.case.id, planted.case.name));
+            }
+            None => {}
+        }
+        missed.is_none()
     }
 
     /// All rounds of a case, in this process.
@@ -182,15 +209,19 @@ async fn one_round(case: &'static Case, ground: Arc<Ground>) -> Verdict {
 }
 
 /// Says how it ended, in the words that test programs use; those who wait for its exit code know too.
-fn conclude(rows: &[Row], took: Duration, json: bool) -> ExitCode {
+fn conclude(proofs: &[bool], rows: &[Row], took: Duration, json: bool) -> ExitCode {
     let count = |pass: Option<bool>| rows.iter().filter(|row| row.pass == pass).count();
     let (passed, failed, not_tried) = (count(Some(true)), count(Some(false)), count(None));
+    let proven = proofs.iter().filter(|proven| **proven).count();
     let mut words = Vec::new();
     for row in rows.iter().filter(|row| row.pass.is_none()) {
         let why = row.note.strip_prefix("not tried: ").unwrap_or(&row.note);
         words.push(format!("NOT TRIED: {}: {why}", row.id));
     }
+    let failed = failed + proofs.len() - proven;
+    // Proofs alone are no result.
     let good = failed == 0 && passed > 0;
+    let passed = passed + proven;
     words.push(format!(
         "test result: {}. {passed} passed; {failed} failed; {not_tried} ignored; 0 measured; 0 filtered out; finished in {:.2}s",
         if good { "ok" } else { "FAILED" },
