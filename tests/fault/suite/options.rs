@@ -23,9 +23,15 @@ pub struct Options {
     /// Only the cases of this row; may be repeated.
     #[arg(long, value_name = "ROW", value_parser = clap::value_parser!(u8).range(1..=36))]
     pub row: Vec<u8>,
-    /// What `cargo test --quiet` says to its test binaries. Failures are shown all the same.
+    /// Shows what did not pass alone.
     #[arg(long, short)]
     pub quiet: bool,
+    /// What `cargo test -- --nocapture --test-threads N` says to all test binaries: nothing is captured here, and cases run
+    /// one at a time.
+    #[arg(long, hide = true)]
+    pub nocapture: bool,
+    #[arg(long, hide = true)]
+    pub test_threads: Option<u32>,
     /// Started by the suite: one case, its row on stdout, and the end when stdin ends.
     #[arg(long, hide = true)]
     pub in_own_process: bool,

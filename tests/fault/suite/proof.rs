@@ -2,8 +2,10 @@
 //! not noticed, no zero of the suite is worth anything.
 
 use std::fs::File;
+use std::sync::PoisonError;
 use std::time::Duration;
 
+use call_budget::service::scratch_postgres::Halt;
 use futures_util::future::BoxFuture;
 
 use super::case::{Case, How, Length, nothing};
@@ -15,12 +17,20 @@ pub struct Planted {
     pub faults: &'static [&'static str],
 }
 
-pub static PLANTED: [Planted; 6] = [
+pub static PLANTED: [Planted; 7] = [
     planted("0.no_leave", "a request without leave", &["sent in doubt: 1"], |round| Box::pin(no_leave(round))),
     planted("0.not_allowed", "a request while none is allowed", &["sent in doubt: 1"], |round| {
         Box::pin(not_allowed(round))
     }),
-    planted("0.forgotten", "a slot that nobody knows of", &["do not balance"], |round| Box::pin(booked(round, 1))),
+    planted(
+        "0.crashed",
+        "a slot that nobody knows of, at a crashed server of the round's own",
+        &["do not balance"],
+        |round| Box::pin(crashed(round)),
+    ),
+    planted("0.member", "a slot that only another process knows of", &["do not balance"], |round| {
+        Box::pin(member(round))
+    }),
     planted("0.invented", "a permit that was never granted", &["do not balance"], |round| Box::pin(booked(round, -1))),
     planted(
         "0.left_behind",
@@ -28,7 +38,9 @@ pub static PLANTED: [Planted; 6] = [
         &["threads", "tasks", "file descriptors", "sessions at the server"],
         |round| Box::pin(left_behind(round)),
     ),
-    planted("0.panic", "a task panics", &["planted panic"], |round| Box::pin(panics(round))),
+    in_own_process(planted("0.panic", "a task panics, in a process of its own", &["planted panic"], |round| {
+        Box::pin(panics(round))
+    })),
 ];
 
 const fn planted(
@@ -50,6 +62,10 @@ const fn planted(
         run,
     };
     Planted { case, faults }
+}
+
+const fn in_own_process(planted: Planted) -> Planted {
+    Planted { case: Case { own_process: Some(&[]), ..planted.case }, ..planted }
 }
 
 impl Planted {
@@ -95,6 +111,28 @@ async fn booked(round: &mut Round, more: i64) {
     let sql = "UPDATE call_budget.call_budget_class SET granted = granted + $2 WHERE budget = $1";
     round.admin().await.execute(sql, &[&budget, &more]).await.unwrap();
     drop(caller);
+}
+
+async fn crashed(round: &mut Round) {
+    let server = round.own_server(&[]).await;
+    booked(round, 1).await;
+    tokio::task::spawn_blocking(move || {
+        let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+        server.restart(Halt::Immediate).unwrap_or_else(|error| panic!("{error}"));
+    })
+    .await
+    .expect("it starts again");
+}
+
+/// Its permit and its request are known; what is missing is its account.
+async fn member(round: &mut Round) {
+    let url = round.database().url_by_way_of(round.database().address());
+    let settings = round.settings(url);
+    let mut member = round.member(&[], &settings, Duration::from_secs(60)).await;
+    let call = member.call(Duration::from_secs(10), |call| call.sent).await;
+    round.ended(call.took.min(Duration::from_secs(1)));
+    let account = member.stop().await;
+    assert!(account.permits >= 1, "{account:?}");
 }
 
 /// Longer than the judge waits, and gone before long.
