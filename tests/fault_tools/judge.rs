@@ -1,11 +1,11 @@
 //! The judge of the fault suite must be able to say no.
 
 #[path = "../fault/suite/judge.rs"]
-mod judge;
+mod rules;
 
 use std::time::Duration;
 
-use judge::{Account, Arrival, Doubt, GRACE, JITTER_US, Leave, Measured, Span, Spread, balance, doubt, spread};
+use rules::{Account, Arrival, Doubt, GRACE, JITTER_US, Leave, Measured, Span, Spread, balance, doubt, spread};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

@@ -12,6 +12,7 @@ pub mod report;
 pub mod round;
 pub mod run;
 pub mod vendor;
+pub mod verdict;
 
 pub use caller::{Caller, Ended, Sent};
 pub use case::{Case, HEALS, HEALS_SOON, How, Length, nothing};

@@ -19,7 +19,8 @@ use super::member;
 use super::options::Options;
 use super::proof::{PLANTED, Planted};
 use super::report::{self, Row, Versions};
-use super::round::{Round, Verdict};
+use super::round::Round;
+use super::verdict::Verdict;
 
 /// Rounds in which the receiver stood still are repeated, so often in a row at most.
 const INCONCLUSIVE_AT_MOST: u32 = 3;
