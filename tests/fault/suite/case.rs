@@ -25,7 +25,8 @@ pub struct Case {
     /// Whether this machine can do it. The error says what is missing, and the case counts as not tried.
     pub needs: fn() -> Result<(), String>,
     /// `Some`: in a process of its own, started through this command (empty: directly). The command's last words are
-    /// followed by the program and its arguments.
+    /// followed by the program and its arguments. It has a ground of its own: everything of the case is on its side of
+    /// `["unshare", "--net", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""]`, say.
     pub own_process: Option<&'static [&'static str]>,
     pub run: for<'a> fn(&'a mut Round) -> BoxFuture<'a, ()>,
 }

@@ -69,6 +69,12 @@ impl Database {
         Self { admin_url, port: server.port(), tls: about.get(1), server_version: about.get(0) }
     }
 
+    /// The same database at another server of this machine: what a standby has copied, password and all.
+    pub fn copied_to(&self, port: u16) -> Self {
+        let admin_url = self.admin_url.replace(&format!(":{}/", self.port), &format!(":{port}/"));
+        Self { admin_url, port, tls: self.tls.clone(), server_version: self.server_version.clone() }
+    }
+
     /// A superuser's session, directly to the server and through no fault.
     pub async fn admin(&self) -> Result<Client, String> {
         let connect = tokio_postgres::connect(&self.admin_url, NoTls);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 
@@ -18,6 +19,22 @@ impl Holdings {
     /// Within the runtime whose tasks are counted.
     pub fn now() -> Self {
         Self { threads: threads(), tasks: Handle::current().metrics().num_alive_tasks(), files: files() }
+    }
+
+    /// The same once what is ending has ended: else the rest of what came before would hide as much of what comes after.
+    pub async fn settled() -> Self {
+        const QUIET: Duration = Duration::from_millis(30);
+        const AT_MOST: u32 = 100;
+        let mut seen = Self::now();
+        for _ in 0..AT_MOST {
+            tokio::time::sleep(QUIET).await;
+            let now = Self::now();
+            if seen.more_than(&now).is_empty() {
+                return now;
+            }
+            seen = now;
+        }
+        seen
     }
 
     /// What is held now and was not then, a sentence each.

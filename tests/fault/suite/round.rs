@@ -72,7 +72,7 @@ impl Round {
             healed_us: None,
             recoveries: Vec::new(),
             notes: Vec::new(),
-            before: Holdings::now(),
+            before: Holdings::settled().await,
             kept: Vec::new(),
         })
     }
@@ -107,7 +107,7 @@ impl Round {
         let server = Arc::new(Mutex::new(server));
         self.keep(Arc::clone(&server));
         self.judge_at(database).await;
-        self.prepared();
+        self.prepared().await;
         server
     }
 
@@ -126,9 +126,9 @@ impl Round {
     ///
     /// # Panics
     /// Once there are callers, whose own leaks would be hidden by it.
-    pub fn prepared(&mut self) {
+    pub async fn prepared(&mut self) {
         assert!(self.callers.is_empty(), "the ground is prepared before callers are made");
-        self.before = Holdings::now();
+        self.before = Holdings::settled().await;
     }
 
     /// The name of this round's budget, made on first use: 1000 calls/s, so that pacing does not blur timings, with one

@@ -1,5 +1,6 @@
 //! Runs the cases one after the other. A case that panics or hangs fails; the suite goes on.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::panic::AssertUnwindSafe;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -33,6 +34,10 @@ pub fn run(all: &[&'static Case]) -> ExitCode {
     if options.member {
         return member::main();
     }
+    if let Some(wrong) = misnamed(all) {
+        eprintln!("{wrong}");
+        return ExitCode::FAILURE;
+    }
     if options.list {
         for case in all {
             println!("{:<24} row {:<3} {:?} within {:?}: {}", case.id, case.row, case.how, case.deadline, case.name);
@@ -59,6 +64,16 @@ pub fn run(all: &[&'static Case]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     suite.run(&cases)
+}
+
+/// A case whose name does not say its row, or that has the name of another.
+fn misnamed(all: &[&Case]) -> Option<String> {
+    let mut names = HashSet::new();
+    let wrong = all.iter().find(|case| {
+        let row_and_word = case.id.split_once('.').is_some_and(|(row, _)| row == case.row.to_string());
+        !row_and_word || !(1..=36).contains(&case.row) || !names.insert(case.id)
+    })?;
+    Some(format!("the case \"{}\" of row {} needs a name of its own, its row and a word", wrong.id, wrong.row))
 }
 
 struct Suite {
@@ -244,7 +259,7 @@ fn conclude(proofs: &[bool], rows: &[Row], took: Duration, json: bool) -> ExitCo
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(4)
-        .thread_keep_alive(Duration::from_millis(100))
+        .thread_keep_alive(Duration::from_millis(10))
         .enable_all()
         .build()
         .expect("a runtime")
