@@ -9,6 +9,7 @@ mod tools;
 mod certificates;
 mod disk_full;
 mod faketime;
+mod judge;
 mod kept;
 mod namespace;
 mod pgbouncer;

@@ -1,0 +1,14 @@
+//! The faults, one stage a file.
+
+mod cancel;
+mod connect;
+mod query;
+
+use crate::suite::Case;
+
+/// Every case, by row.
+pub fn all() -> Vec<&'static Case> {
+    let mut all: Vec<&Case> = [connect::CASES, query::CASES, cancel::CASES].into_iter().flatten().collect();
+    all.sort_by_key(|case| case.row);
+    all
+}

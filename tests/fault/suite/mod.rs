@@ -1,0 +1,22 @@
+//! What the cases are written with, and what runs and judges them.
+
+pub mod caller;
+pub mod case;
+pub mod ground;
+pub mod judge;
+pub mod leaks;
+pub mod member;
+pub mod options;
+pub mod proof;
+pub mod report;
+pub mod round;
+pub mod run;
+pub mod vendor;
+pub mod verdict;
+
+pub use caller::{Caller, Ended, Sent};
+pub use case::{Case, HEALS, HEALS_SOON, How, Length, nothing};
+pub use ground::Database;
+pub use judge::Account;
+pub use member::Member;
+pub use round::{CLASS, FAST, Round};
