@@ -17,6 +17,7 @@ use crate::policy::Instant;
 use crate::policy::stage::Stage;
 
 const ACQUIRE: &str = "SELECT * FROM call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6)";
+const REQUEST_FENCE: &str = "SELECT call_budget.call_budget_request_fence($1)";
 
 /// The store on PostgreSQL.
 pub struct PostgresStore<C: Clock = SystemClock> {
@@ -63,12 +64,20 @@ impl<C: Clock> Store for PostgresStore<C> {
         Ok(reply)
     }
 
-    async fn probe(&self, progress: &Arc<Progress>) -> Result<Duration, StoreError> {
+    async fn probe(&self, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
         let borrowed = self.pool.get(progress).await?;
         progress.enter(Stage::Query);
-        let took = probe(&borrowed.session().client, &self.clock, Stage::Query).await?;
+        let reply = probe(&borrowed.session().client, &self.clock, Stage::Query).await?;
         borrowed.give_back();
-        Ok(took)
+        Ok(reply)
+    }
+
+    async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
+        let borrowed = self.pool.get(progress).await?;
+        progress.enter(Stage::Query);
+        let fenced = request_fence(&borrowed.session().client, budget).await?;
+        borrowed.give_back();
+        Ok(fenced)
     }
 }
 
@@ -90,9 +99,8 @@ impl Drop for Session {
     }
 }
 
-/// Acquires under nobody's name: there and back, every statement planned on the way, nothing taken. Returns how long it
-/// took.
-pub(super) async fn probe<C: Clock>(client: &Client, clock: &C, stage: Stage) -> Result<Duration, StoreError> {
+/// Acquires under nobody's name: there and back, every statement planned on the way, nothing taken.
+pub(super) async fn probe<C: Clock>(client: &Client, clock: &C, stage: Stage) -> Result<Reply, StoreError> {
     let ask = Ask {
         budget: "".into(),
         class: "".into(),
@@ -101,8 +109,16 @@ pub(super) async fn probe<C: Clock>(client: &Client, clock: &C, stage: Stage) ->
         patience: Duration::ZERO,
         nonce: fastrand::i64(0..),
     };
-    let reply = query(client, clock, &ask, stage).await?;
-    Ok(reply.answered.saturating_since(reply.asked))
+    query(client, clock, &ask, stage).await
+}
+
+async fn request_fence(client: &Client, budget: &str) -> Result<bool, StoreError> {
+    let failed = |error| connect::failed(Stage::Query, error);
+    let rows = client.query_typed(REQUEST_FENCE, &[(&budget, Type::TEXT)]).await.map_err(failed)?;
+    match &rows[..] {
+        [row] => row.try_get(0).map_err(failed),
+        _ => Err(breached(Stage::Query, &Breach::Nonsense("not exactly one row"))),
+    }
 }
 
 async fn query<C: Clock>(client: &Client, clock: &C, ask: &Ask, stage: Stage) -> Result<Reply, StoreError> {
