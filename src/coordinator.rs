@@ -94,13 +94,8 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
             Some(store) => {
                 let (store, watch) = (Arc::new(store), Arc::<Watch>::default());
                 let store_call = settings.statement_timeout + STORE_CALL_MARGIN;
-                let keeper = Keeper::new(
-                    clock.clone(),
-                    Arc::clone(&store),
-                    Arc::clone(&tally),
-                    Arc::clone(&watch),
-                    store_call,
-                );
+                let keeper =
+                    Keeper::new(clock.clone(), Arc::clone(&store), Arc::clone(&tally), Arc::clone(&watch), store_call);
                 let (store_outage_max, rtt_max) = (settings.store_outage_max, settings.rtt_max);
                 let bounds = Bounds { store_call, store_outage_max, rtt_max };
                 Mode::Governed(Lanes { store, bounds, watch, keeper, lanes: Mutex::default() })

@@ -101,9 +101,9 @@ impl Columns {
             None => None,
             Some("patience") => Some(Refusal::Patience { retry_after: retry.ok_or(Nonsense("no retry_us"))? }),
             Some("paused") => Some(Refusal::Paused { retry_after: retry.ok_or(Nonsense("no retry_us"))? }),
-            Some("cost_out_of_range") => Some(Refusal::CostOutOfRange {
-                max_cost: max_cost.ok_or(Nonsense("no max_cost"))?,
-            }),
+            Some("cost_out_of_range") => {
+                Some(Refusal::CostOutOfRange { max_cost: max_cost.ok_or(Nonsense("no max_cost"))? })
+            }
             Some("unknown_budget") => Some(Refusal::UnknownBudget),
             Some("unknown_class") => Some(Refusal::UnknownClass),
             Some(_) => return Err(Nonsense("its reason is unknown")),
