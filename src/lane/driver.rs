@@ -42,6 +42,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
         let lane = &*self.lane;
         let mut next = lane.clock.now();
         loop {
+            // What is asked for within a quiet moment of this process's own would be dropped.
             self.wait_until(next.max(lane.watch.counts_from(&lane.budget))).await;
             let progress = Arc::new(Progress::default());
             let Some((question, deadline)) = self.question(&progress) else { return };

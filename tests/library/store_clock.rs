@@ -9,10 +9,12 @@ use call_budget::store::{Ask, Failing, PostgresStore, Progress, Reply, Store, St
 use call_budget::test_util::{ManualClock, MemoryStore};
 use call_budget::{CallBudget, Code, Counters, Settings};
 
+use tokio::task::JoinSet;
+
 use crate::books::balanced;
 use crate::script::{Script, Step, standing};
 use crate::support::{self, TestDatabase};
-use crate::{Duration, at, ended, in_memory, limit, ms, pass, send, settle};
+use crate::{Duration, all_ended, at, ended, in_memory, limit, ms, pass, send, settle};
 
 /// A store whose clock the test moves, as far as its clients see it.
 struct Moved<S> {
@@ -166,6 +168,82 @@ async fn both_stores_fence_for_a_caller_at_most_once_in_10_s() {
     clock.advance(ms(200));
     assert!(fence("kis-real").await.unwrap());
     assert_eq!(fence("nobody's").await.unwrap_err().kind, Failing::Unavailable);
+}
+
+/// A store whose clock really is another one.
+struct Apart {
+    store: MemoryStore<ManualClock>,
+    here: ManualClock,
+}
+
+impl Apart {
+    fn told(&self, reply: Result<Reply, StoreError>) -> Result<Reply, StoreError> {
+        Ok(Reply { asked: self.here.now(), answered: self.here.now(), ..reply? })
+    }
+}
+
+impl Store for Apart {
+    async fn acquire(&self, ask: &Ask, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
+        self.told(self.store.acquire(ask, progress).await)
+    }
+
+    async fn probe(&self, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
+        self.told(self.store.probe(progress).await)
+    }
+
+    async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
+        self.store.fence(budget, progress).await
+    }
+}
+
+/// What it is all for. The lookahead holds five slots when the clock steps.
+#[tokio::test]
+async fn slots_keep_their_distance_in_true_time_when_the_stores_clock_steps_forward() {
+    let limit = limit(100, 1);
+    for by in [30, 200, 5000, 3_600_000].map(ms) {
+        let (here, there) = (ManualClock::at(at(ms(0))), ManualClock::at(at(ms(0))));
+        let store = MemoryStore::new(there.clone());
+        store.set_budget("kis-real", limit);
+        store.set_class("kis-real", "order", 0, 0.0);
+        let process = || {
+            let store = Apart { store: store.clone(), here: here.clone() };
+            CallBudget::with_store(&Settings::default(), here.clone(), store).unwrap()
+        };
+        let processes = [process(), process()];
+        let pass = async |time_ms: u64| {
+            for _ in 0..time_ms {
+                here.advance(ms(1));
+                there.advance(ms(1));
+                settle().await;
+            }
+        };
+        let mut permits = JoinSet::new();
+        let mut acquire = |process: &CallBudget<ManualClock, Apart>| {
+            let process = process.clone();
+            permits.spawn(async move { process.acquire("kis-real", "order").await.unwrap().closes_at().unwrap() });
+        };
+        processes.iter().for_each(&mut acquire);
+        pass(100).await;
+        for _ in 0..6 {
+            acquire(&processes[0]);
+        }
+        settle().await;
+        there.advance(by);
+        for process in [1, 0, 1, 1, 0, 1, 0, 0] {
+            acquire(&processes[process]);
+            settle().await;
+        }
+        pass(600).await;
+        let mut closes = all_ended(permits).await;
+        closes.sort_unstable();
+        assert_eq!(closes.len(), 16);
+        for pair in closes.windows(2) {
+            let apart = pair[1].saturating_since(pair[0]);
+            assert!(apart >= limit.interval().unwrap(), "{apart:?} after a step of {by:?}");
+        }
+        let counters = processes.each_ref().map(|process| process.counters());
+        assert!(counters.iter().all(|counters| counters.clock_steps == 1 && balanced(counters)), "{counters:?}");
+    }
 }
 
 /// Each lane of a budget hears of the step by its own answer, or from another lane that has.
