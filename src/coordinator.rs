@@ -9,7 +9,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Settings, SettingsError};
 use crate::counters::{Counters, Tally};
 use crate::error::{AcquireError, Code};
-use crate::lane::{Bounds, Lane, Request};
+use crate::lane::{Bounds, Keeper, Lane, Request, Watch};
 use crate::pace::{Key, Paces};
 use crate::permit::Permit;
 use crate::policy::Instant;
@@ -56,6 +56,8 @@ enum Mode<C: Clock, S: Store> {
 struct Lanes<C: Clock, S: Store> {
     store: Arc<S>,
     bounds: Bounds,
+    watch: Arc<Watch>,
+    keeper: Keeper<C, S>,
     lanes: Mutex<HashMap<Key, Arc<Lane<C, S>>>>,
 }
 
@@ -87,19 +89,20 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
     }
 
     fn build(settings: &Settings, clock: C, store: Option<S>) -> Self {
+        let tally: Arc<Tally> = Arc::default();
         let mode = match store {
-            Some(store) => Mode::Governed(Lanes {
-                store: Arc::new(store),
-                bounds: Bounds {
-                    store_call: settings.statement_timeout + STORE_CALL_MARGIN,
-                    store_outage_max: settings.store_outage_max,
-                    rtt_max: settings.rtt_max,
-                },
-                lanes: Mutex::default(),
-            }),
+            Some(store) => {
+                let (store, watch) = (Arc::new(store), Arc::<Watch>::default());
+                let store_call = settings.statement_timeout + STORE_CALL_MARGIN;
+                let keeper =
+                    Keeper::new(clock.clone(), Arc::clone(&store), Arc::clone(&tally), Arc::clone(&watch), store_call);
+                let (store_outage_max, rtt_max) = (settings.store_outage_max, settings.rtt_max);
+                let bounds = Bounds { store_call, store_outage_max, rtt_max };
+                Mode::Governed(Lanes { store, bounds, watch, keeper, lanes: Mutex::default() })
+            }
             None => Mode::Polite(Paces::new(settings.polite_interval, settings.polite_concurrency)),
         };
-        Self(Arc::new(Inner { clock, tally: Arc::default(), max_wait: settings.max_wait, mode }))
+        Self(Arc::new(Inner { clock, tally, max_wait: settings.max_wait, mode }))
     }
 
     /// Waits for leave to make one call of cost 1, at most the setting `max_wait`.
@@ -164,6 +167,7 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
                     lanes.forget(&key, &lane);
                 }
             })?;
+            lanes.keeper.acquired();
             let permit = Permit::of_slot(slot.window, slot.nonce, cost, inner.clock.clone(), Arc::clone(&inner.tally));
             inner.clock.sleep_until(slot.window.opens()).await;
             if slot.window.position(inner.clock.now()) == Position::Inside {
@@ -186,6 +190,7 @@ impl<C: Clock, S: Store> Lanes<C, S> {
                 inner.clock.clone(),
                 Arc::clone(&self.store),
                 Arc::clone(&inner.tally),
+                Arc::clone(&self.watch),
             )
         };
         Arc::clone(self.map().entry(key.clone()).or_insert_with(new))

@@ -24,7 +24,7 @@ macro_rules! counters {
 counters! {
     /// Store calls that asked for slots.
     store_calls,
-    /// Store calls that took nothing: probes after a long round trip.
+    /// Store calls that took nothing: after a long round trip, or to keep sight of the store's clock.
     probes,
     /// Slots that came with an answer.
     granted,
@@ -36,12 +36,18 @@ counters! {
     dropped_late,
     /// Slots dropped because nobody waited for them any longer.
     dropped_unwanted,
+    /// Slots dropped because the store's clock had stepped and the budget was not yet fenced.
+    dropped_clock_step,
     /// Permits that were never used.
     lapsed,
     /// At most this many slots were spent on calls whose answer never came.
     lost,
     /// Store calls that failed.
     store_failures,
+    /// Steps of the store's clock that were seen.
+    clock_steps,
+    /// Store calls that asked for a fence after a step.
+    fence_requests,
 }
 
 #[derive(Debug, Default)]

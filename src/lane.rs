@@ -6,7 +6,9 @@
 //! next.
 
 mod driver;
+mod keeper;
 mod queue;
+mod watch;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +27,9 @@ use crate::store::Store;
 
 use driver::Driver;
 use queue::{Outcome, State, Waiter};
+
+pub(crate) use keeper::Keeper;
+pub(crate) use watch::Watch;
 
 /// How often a waiting caller looks whether the lane's task still runs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -47,6 +52,7 @@ pub(crate) struct Lane<C: Clock, S: Store> {
     clock: C,
     store: Arc<S>,
     tally: Arc<Tally>,
+    watch: Arc<Watch>,
     state: Mutex<State>,
     /// The last one left.
     emptied: Notify,
@@ -84,6 +90,7 @@ impl<C: Clock, S: Store> Lane<C, S> {
         clock: C,
         store: Arc<S>,
         tally: Arc<Tally>,
+        watch: Arc<Watch>,
     ) -> Arc<Self> {
         let state = State::new(Outage::new(bounds.store_outage_max, bounds.store_call), RoundTrip::new(bounds.rtt_max));
         // From the system's randomness: two processes that start in the same instant must not share a lane.
@@ -96,6 +103,7 @@ impl<C: Clock, S: Store> Lane<C, S> {
             clock,
             store,
             tally,
+            watch,
             state: Mutex::new(state),
             emptied: Notify::new(),
         })

@@ -1,14 +1,15 @@
 //! The task that makes a lane's calls while anybody waits.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Lane;
 use super::queue::{InFlight, Outcome, State};
+use super::watch::Judged;
 use crate::clock::Clock;
 use crate::error::{AcquireError, Code};
 use crate::policy::Instant;
 use crate::policy::outage::Verdict;
+use crate::policy::step_fence::Wanted;
 use crate::store::{Ask, Failing, Progress, Reply, Store, StoreError};
 
 /// As many callers as one call asks for: the answer stays below a megabyte.
@@ -24,6 +25,7 @@ pub(super) struct Driver<C: Clock, S: Store> {
 enum Question {
     Slots(Ask),
     Probe,
+    Fence(Wanted),
 }
 
 impl<C: Clock, S: Store> Driver<C, S> {
@@ -40,16 +42,26 @@ impl<C: Clock, S: Store> Driver<C, S> {
         let lane = &*self.lane;
         let mut next = lane.clock.now();
         loop {
-            self.wait_until(next).await;
+            // What is asked for within a quiet moment of this process's own would be dropped.
+            self.wait_until(next.max(lane.watch.counts_from(&lane.budget))).await;
             let progress = Arc::new(Progress::default());
             let Some((question, deadline)) = self.question(&progress) else { return };
+            let _in_flight = lane.watch.call();
             let late = || StoreError::out_of_time(&progress);
             next = match question {
                 Question::Probe => {
                     lane.tally.probes.add(1);
                     let probe = lane.clock.until(deadline, lane.store.probe(&progress)).await;
                     match probe.unwrap_or_else(|| Err(late())) {
-                        Ok(took) => self.probed(took),
+                        Ok(reply) => self.probed(&reply),
+                        Err(error) => self.failed(error, 0),
+                    }
+                }
+                Question::Fence(wanted) => {
+                    lane.tally.fence_requests.add(1);
+                    let fenced = lane.clock.until(deadline, lane.store.fence(&lane.budget, &progress)).await;
+                    match fenced.unwrap_or_else(|| Err(late())) {
+                        Ok(fenced) => self.fenced(wanted, fenced),
                         Err(error) => self.failed(error, 0),
                     }
                 }
@@ -103,11 +115,14 @@ impl<C: Clock, S: Store> Driver<C, S> {
         let patience = head.deadline.saturating_since(now);
         let deadline = now + lane.bounds.store_call;
         state.due = deadline;
-        let probing = state.way.probe_after().is_some();
-        let asked = if probing { 0 } else { state.waiters.len().min(BATCH) };
+        let without_slots = match lane.watch.wanted(&lane.budget, now) {
+            Some(wanted) => Some(Question::Fence(wanted)),
+            None => state.way.probe_after().map(|_| Question::Probe),
+        };
+        let asked = if without_slots.is_some() { 0 } else { state.waiters.len().min(BATCH) };
         state.call = Some(InFlight { progress: Arc::clone(progress), asked });
-        if probing {
-            return Some((Question::Probe, deadline));
+        if let Some(question) = without_slots {
+            return Some((question, deadline));
         }
         let costs = state.waiters.values_mut().take(asked).map(|waiter| {
             waiter.asked = true;
@@ -124,22 +139,50 @@ impl<C: Clock, S: Store> Driver<C, S> {
         Some((Question::Slots(ask), deadline))
     }
 
-    fn probed(&self, took: Duration) -> Instant {
+    fn probed(&self, reply: &Reply) -> Instant {
         let lane = &*self.lane;
+        lane.watch.probed(reply);
         let mut state = lane.state();
         let now = lane.clock.now();
         if state.driver == Some(self.number) {
             state.call_over(false);
             state.recovered(lane);
-            state.way.observe_probe(took);
+            state.way.observe_probe(reply.answered.saturating_since(reply.asked));
         }
         state.way.probe_after().map_or(now, |pause| now + pause)
+    }
+
+    /// The store was asked for a fence. Where it will not fence, the lanes of this process keep quiet on their own.
+    fn fenced(&self, wanted: Wanted, fenced: bool) -> Instant {
+        let lane = &*self.lane;
+        let now = lane.clock.now();
+        lane.watch.settle(&lane.budget, wanted, fenced, now);
+        tracing::info!(budget = &*lane.budget, class = &*lane.class, fenced, "call_budget_fence_requested");
+        let mut state = lane.state();
+        if state.driver == Some(self.number) {
+            state.call_over(false);
+            state.recovered(lane);
+        }
+        now
+    }
+
+    /// Whether what the answer granted counts, by what it tells of the store's clock.
+    fn counts(&self, reply: &Reply) -> bool {
+        let lane = &*self.lane;
+        let Judged { counts, step } = lane.watch.answered(&lane.budget, reply);
+        if let Some(step) = step {
+            lane.tally.clock_steps.add(1);
+            let (budget, class) = (&*lane.budget, &*lane.class);
+            tracing::warn!(budget, class, step_us = step.by_us, "call_budget_store_clock_stepped");
+        }
+        counts
     }
 
     /// Hands out what came and says when to ask again.
     fn answered(&self, reply: Reply, ask: &Ask, deadline: Instant) -> Instant {
         let lane = &*self.lane;
         let Reply { asked, answered, answer } = &reply;
+        let counts = self.counts(&reply);
         let mut state = lane.state();
         lane.tally.granted.add(answer.slots.len());
         if state.driver != Some(self.number) {
@@ -157,10 +200,15 @@ impl<C: Clock, S: Store> Driver<C, S> {
             state.refused(lane, refusal, *asked);
         } else if !in_time {
             lane.tally.dropped_late.add(answer.slots.len());
+        } else if !counts {
+            lane.tally.dropped_clock_step.add(answer.slots.len());
         } else if !short {
             lane.tally.dropped_round_trip.add(answer.slots.len());
         } else {
             state.hand_out(lane, &reply, ask);
+        }
+        if !counts {
+            return *answered;
         }
         match (state.way.probe_after(), answer.appointment) {
             (Some(pause), _) => *answered + pause,

@@ -10,5 +10,7 @@ pub mod round_trip;
 pub mod send_window;
 pub mod spacing;
 pub mod stage;
+pub mod step_fence;
+pub mod store_clock;
 
 pub use instant::Instant;

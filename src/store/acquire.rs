@@ -16,6 +16,7 @@ use crate::policy::Instant;
 use crate::policy::stage::Stage;
 
 const ACQUIRE: &str = "SELECT * FROM call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6)";
+const REQUEST_FENCE: &str = "SELECT call_budget.call_budget_request_fence($1)";
 
 /// The store on PostgreSQL.
 pub struct PostgresStore<C: Clock = SystemClock> {
@@ -58,18 +59,25 @@ impl<C: Clock> Store for PostgresStore<C> {
         Ok(reply)
     }
 
-    async fn probe(&self, progress: &Arc<Progress>) -> Result<Duration, StoreError> {
+    async fn probe(&self, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
         let borrowed = self.pool.get(progress).await?;
         progress.enter(Stage::Query);
-        let took = probe(borrowed.session(), &self.clock, Stage::Query).await?;
+        let reply = probe(borrowed.session(), &self.clock, Stage::Query).await?;
         borrowed.give_back();
-        Ok(took)
+        Ok(reply)
+    }
+
+    async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
+        let borrowed = self.pool.get(progress).await?;
+        progress.enter(Stage::Query);
+        let fenced = request_fence(borrowed.session(), budget).await?;
+        borrowed.give_back();
+        Ok(fenced)
     }
 }
 
-/// Acquires under nobody's name: there and back, every statement planned on the way, nothing taken. Returns how long it
-/// took.
-pub(super) async fn probe<C: Clock>(session: &Session, clock: &C, stage: Stage) -> Result<Duration, StoreError> {
+/// Acquires under nobody's name: there and back, every statement planned on the way, nothing taken.
+pub(super) async fn probe<C: Clock>(session: &Session, clock: &C, stage: Stage) -> Result<Reply, StoreError> {
     let ask = Ask {
         budget: "".into(),
         class: "".into(),
@@ -78,8 +86,16 @@ pub(super) async fn probe<C: Clock>(session: &Session, clock: &C, stage: Stage) 
         patience: Duration::ZERO,
         nonce: fastrand::i64(0..),
     };
-    let reply = query(session, clock, &ask, stage).await?;
-    Ok(reply.answered.saturating_since(reply.asked))
+    query(session, clock, &ask, stage).await
+}
+
+async fn request_fence(session: &Session, budget: &str) -> Result<bool, StoreError> {
+    let failed = |error| session.failed(Stage::Query, error);
+    let rows = run(session, REQUEST_FENCE, &[(&budget, Type::TEXT)]).await.map_err(failed)?;
+    match &rows[..] {
+        [row] => row.try_get(0).map_err(failed),
+        _ => Err(breached(Stage::Query, &Breach::Nonsense("not exactly one row"))),
+    }
 }
 
 async fn query<C: Clock>(session: &Session, clock: &C, ask: &Ask, stage: Stage) -> Result<Reply, StoreError> {
@@ -95,7 +111,7 @@ async fn query<C: Clock>(session: &Session, clock: &C, ask: &Ask, stage: Stage) 
     ];
     let warnings = session.warnings();
     let asked: Instant = clock.now();
-    let rows = run(session, &arguments).await.map_err(|error| session.failed(stage, error))?;
+    let rows = run(session, ACQUIRE, &arguments).await.map_err(|error| session.failed(stage, error))?;
     let answered = clock.now();
     if !session.is_idle() {
         return Err(breached(stage, &Breach::Nonsense("it ended inside a transaction")));
@@ -111,18 +127,19 @@ async fn query<C: Clock>(session: &Session, clock: &C, ask: &Ask, stage: Stage) 
 /// The rows, once everything is committed: complete only at ReadyForQuery, since rows come before the commit.
 async fn run(
     session: &Session,
+    statement: &str,
     arguments: &[(&(dyn ToSql + Sync), Type)],
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
     let client = &session.client;
     // Typed, so that it is one round trip and no named statement.
     if !session.needs_isolation {
-        return client.query_typed(ACQUIRE, arguments).await;
+        return client.query_typed(statement, arguments).await;
     }
     // Still one round trip: all three leave together. (A SET would stay behind in a pooler's connection.)
     let (begun, rows, committed) = tokio::join!(
         biased;
         client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
-        client.query_typed(ACQUIRE, arguments),
+        client.query_typed(statement, arguments),
         client.batch_execute("COMMIT"),
     );
     begun.and(rows).and_then(|rows| committed.map(|()| rows))

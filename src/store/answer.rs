@@ -17,14 +17,27 @@ pub struct Answer {
     pub send_window: Duration,
     /// The interval between two slots.
     pub interval: Duration,
+    /// How far ahead of the store's clock a slot may lie.
+    pub lookahead: Duration,
+    /// The largest cost that the budget allows.
+    pub max_cost: u32,
     /// The version of the budget's settings.
     pub version: i64,
     /// How many fences the budget has seen.
     pub fences: i64,
-    /// The store's timeline: it grows with every promotion.
+    /// The store's timeline: it grows with every promotion. 0 where the answer tells none, since there is no such budget.
     pub timeline: i64,
-    /// The store's own clock, in microseconds. To be compared with itself only.
+    /// The store's own clock, in microseconds. Its date means nothing here: it is to be compared with earlier ones of the
+    /// same timeline only (see `policy::store_clock`).
     pub store_clock_us: i64,
+}
+
+impl Answer {
+    /// What the store may have promised when it answered: a slot at the end of the lookahead, with the largest cost. A fence
+    /// takes as long.
+    pub fn promise(&self) -> Duration {
+        self.lookahead.saturating_add(self.interval.saturating_mul(self.max_cost))
+    }
 }
 
 /// The store's no.
@@ -83,13 +96,14 @@ impl Columns {
         let waits = self.waits_us.ok_or(Nonsense("waits_us is NULL"))?;
         let retry = self.retry_us.map(micros).transpose()?;
         let store_clock_us = self.store_us.ok_or(Nonsense("store_us is NULL"))?;
+        let max_cost = self.max_cost.and_then(|cost| u32::try_from(cost).ok());
         let refusal = match self.reason.as_deref() {
             None => None,
             Some("patience") => Some(Refusal::Patience { retry_after: retry.ok_or(Nonsense("no retry_us"))? }),
             Some("paused") => Some(Refusal::Paused { retry_after: retry.ok_or(Nonsense("no retry_us"))? }),
-            Some("cost_out_of_range") => Some(Refusal::CostOutOfRange {
-                max_cost: self.max_cost.and_then(|c| u32::try_from(c).ok()).ok_or(Nonsense("no max_cost"))?,
-            }),
+            Some("cost_out_of_range") => {
+                Some(Refusal::CostOutOfRange { max_cost: max_cost.ok_or(Nonsense("no max_cost"))? })
+            }
             Some("unknown_budget") => Some(Refusal::UnknownBudget),
             Some("unknown_class") => Some(Refusal::UnknownClass),
             Some(_) => return Err(Nonsense("its reason is unknown")),
@@ -101,6 +115,8 @@ impl Columns {
                 refusal,
                 send_window: Duration::ZERO,
                 interval: Duration::ZERO,
+                lookahead: Duration::ZERO,
+                max_cost: 0,
                 version: 0,
                 fences: 0,
                 timeline: 0,
@@ -130,6 +146,8 @@ impl Columns {
             refusal,
             send_window: micros(self.send_window_us.ok_or(Nonsense("send_window_us is NULL"))?)?,
             interval: micros(self.interval_us.ok_or(Nonsense("interval_us is NULL"))?)?,
+            lookahead,
+            max_cost: max_cost.ok_or(Nonsense("no max_cost"))?,
             version: self.version.ok_or(Nonsense("version is NULL"))?,
             fences: self.fences.ok_or(Nonsense("fences is NULL"))?,
             timeline: self.timeline.ok_or(Nonsense("timeline is NULL"))?,

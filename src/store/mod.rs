@@ -51,8 +51,13 @@ pub trait Store: Send + Sync + 'static {
     /// can say so.
     fn acquire(&self, ask: &Ask, progress: &Arc<Progress>) -> impl Future<Output = Result<Reply, StoreError>> + Send;
 
-    /// Goes to the store and back, taking nothing, and says how long that took.
-    fn probe(&self, progress: &Arc<Progress>) -> impl Future<Output = Result<Duration, StoreError>> + Send;
+    /// Goes to the store and back, taking nothing: an acquire for no budget, whose answer tells the store's clock and no
+    /// timeline.
+    fn probe(&self, progress: &Arc<Progress>) -> impl Future<Output = Result<Reply, StoreError>> + Send;
+
+    /// Asks for a fence of the budget, on behalf of a caller who saw the store's clock step. False where the store will
+    /// not, since the budget had one within 10 s of its clock.
+    fn fence(&self, budget: &str, progress: &Arc<Progress>) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 
 /// One lane's question.

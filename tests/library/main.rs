@@ -15,6 +15,7 @@ mod postgres;
 mod refusals;
 mod runtimes;
 mod script;
+mod store_clock;
 mod switch;
 mod windows;
 

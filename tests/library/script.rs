@@ -1,7 +1,7 @@
 //! A store that does what a test says, and remembers what it was asked.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct Asked {
 }
 
 type Next = dyn FnMut(usize, &Ask) -> Step + Send;
+/// What a request for a fence comes to: whether the store fences, or how it fails.
+type Fence = dyn FnMut() -> Result<bool, Failing> + Send;
 
 pub struct Script<C: Clock>(Arc<Inner<C>>);
 
@@ -46,6 +48,12 @@ struct Inner<C> {
     probe: Mutex<Box<dyn FnMut() -> Duration + Send>>,
     asked: Mutex<Vec<Asked>>,
     probed_at: Mutex<Vec<Instant>>,
+    fence: Mutex<Box<Fence>>,
+    fenced_at: Mutex<Vec<Instant>>,
+    fences: AtomicI64,
+    timeline: AtomicI64,
+    /// How far the store's clock is ahead of the caller's.
+    ahead_us: AtomicI64,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,
 }
@@ -60,6 +68,11 @@ impl<C: Clock> Script<C> {
             probe: Mutex::new(Box::new(|| Duration::ZERO)),
             asked: Mutex::default(),
             probed_at: Mutex::default(),
+            fence: Mutex::new(Box::new(|| Ok(true))),
+            fenced_at: Mutex::default(),
+            fences: AtomicI64::new(0),
+            timeline: AtomicI64::new(1),
+            ahead_us: AtomicI64::new(0),
             in_flight: AtomicUsize::new(0),
             most_in_flight: AtomicUsize::new(0),
         }))
@@ -68,6 +81,26 @@ impl<C: Clock> Script<C> {
     /// How long the next probes take, by their own account.
     pub fn probes_take(&self, probe: impl FnMut() -> Duration + Send + 'static) {
         *self.0.probe.lock().unwrap() = Box::new(probe);
+    }
+
+    /// What the next requests for a fence come to. It is granted where nobody says.
+    pub fn fences_are(&self, fence: impl FnMut() -> Result<bool, Failing> + Send + 'static) {
+        *self.0.fence.lock().unwrap() = Box::new(fence);
+    }
+
+    /// Somebody else fences.
+    pub fn fence_by_another(&self) {
+        self.0.fences.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The store's clock steps, forward or back.
+    pub fn step_by_us(&self, by_us: i64) {
+        self.0.ahead_us.fetch_add(by_us, Ordering::SeqCst);
+    }
+
+    /// Another server answers from now on.
+    pub fn promote(&self) {
+        self.0.timeline.fetch_add(1, Ordering::SeqCst);
     }
 
     pub fn budget(&self, settings: &Settings) -> CallBudget<C, Self> {
@@ -94,8 +127,30 @@ impl<C: Clock> Script<C> {
         self.0.probed_at.lock().unwrap().clone()
     }
 
+    pub fn fenced_at(&self) -> Vec<Instant> {
+        self.0.fenced_at.lock().unwrap().clone()
+    }
+
     pub fn most_in_flight(&self) -> usize {
         self.0.most_in_flight.load(Ordering::SeqCst)
+    }
+
+    /// An answer that grants nothing, as of now.
+    fn nothing(&self) -> Answer {
+        let now_us = i64::try_from(self.0.clock.now().since_boot().as_micros()).unwrap();
+        Answer {
+            slots: Vec::new(),
+            appointment: None,
+            refusal: None,
+            send_window: self.0.send_window,
+            interval: ms(1),
+            lookahead: ms(60),
+            max_cost: 10,
+            version: 1,
+            fences: self.0.fences.load(Ordering::SeqCst),
+            timeline: self.0.timeline.load(Ordering::SeqCst),
+            store_clock_us: now_us + self.0.ahead_us.load(Ordering::SeqCst),
+        }
     }
 
     fn begin(&self) -> InFlight<'_> {
@@ -114,7 +169,7 @@ pub fn standing(next: impl FnMut(usize, &Ask) -> Step + Send + 'static) -> (Manu
 impl<C: Clock> Store for Script<C> {
     async fn acquire(&self, ask: &Ask, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
         let _in_flight = self.begin();
-        let Inner { clock, send_window, next, asked: log, .. } = &*self.0;
+        let Inner { clock, next, asked: log, .. } = &*self.0;
         let asked = clock.now();
         let before = {
             let mut log = log.lock().unwrap();
@@ -158,25 +213,27 @@ impl<C: Clock> Store for Script<C> {
                 }
             }
         }
-        let answer = Answer {
-            slots,
-            appointment,
-            refusal,
-            send_window: *send_window,
-            interval: ms(1),
-            version: 1,
-            fences: 0,
-            timeline: 1,
-            store_clock_us: 0,
-        };
+        let answer = Answer { slots, appointment, refusal, ..self.nothing() };
         Ok(Reply { asked, answered: clock.now(), answer })
     }
 
-    async fn probe(&self, progress: &Arc<Progress>) -> Result<Duration, StoreError> {
+    async fn probe(&self, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
         let _in_flight = self.begin();
         progress.enter(Stage::Query);
-        self.0.probed_at.lock().unwrap().push(self.0.clock.now());
-        Ok((self.0.probe.lock().unwrap())())
+        let now = self.0.clock.now();
+        self.0.probed_at.lock().unwrap().push(now);
+        let took = (self.0.probe.lock().unwrap())();
+        let refusal = Some(Refusal::UnknownBudget);
+        Ok(Reply { asked: now, answered: now + took, answer: Answer { refusal, timeline: 0, ..self.nothing() } })
+    }
+
+    async fn fence(&self, _: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
+        let _in_flight = self.begin();
+        progress.enter(Stage::Query);
+        self.0.fenced_at.lock().unwrap().push(self.0.clock.now());
+        let fenced = (self.0.fence.lock().unwrap())().map_err(|kind| failure(Stage::Query, kind))?;
+        self.0.fences.fetch_add(i64::from(fenced), Ordering::SeqCst);
+        Ok(fenced)
     }
 }
 

@@ -181,9 +181,17 @@ impl<C: Clock> Store for MemoryStore<C> {
         Ok(Reply { asked, answered: self.clock.now(), answer })
     }
 
-    async fn probe(&self, progress: &Arc<Progress>) -> Result<Duration, StoreError> {
+    async fn probe(&self, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
+        let (patience, nonce) = (Duration::ZERO, fastrand::i64(0..));
+        let nobody = Ask { budget: "".into(), class: "".into(), lane: 0, costs: vec![1], patience, nonce };
+        self.acquire(&nobody, progress).await
+    }
+
+    async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
         progress.enter(Stage::Query);
-        Ok(Duration::ZERO)
+        let now_us = store_us(self.clock.now());
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        budgets.get_mut(budget).map(|budget| budget.request_fence(now_us)).ok_or_else(|| StoreError::new(Stage::Query, Failing::Unavailable, format!("there is no budget \"{budget}\"")))
     }
 }
 

@@ -192,6 +192,16 @@ impl Scheduler {
         self.budget.fenced_until_us - now_us
     }
 
+    /// A caller saw the store's clock step: at most one fence in 10 s. Says whether this call fenced.
+    pub fn request_fence(&mut self, now_us: i64) -> bool {
+        self.shift_to(now_us, &mut |_| ());
+        let allowed = self.budget.fenced_until_us <= now_us - FENCE_CAP_US;
+        if allowed {
+            self.fence_now(now_us, &mut |_| ());
+        }
+        allowed
+    }
+
     fn decide(&mut self, call: Call<'_>, now_us: i64, seen: &mut dyn FnMut(Branch)) -> Answer {
         let own_row = self.waiters.get(&call.lane).filter(|row| row.units > 0);
         let was_waiting = own_row.is_some();
@@ -504,5 +514,7 @@ impl Head {
 const MILLION: i64 = 1_000_000;
 /// Nobody sleeps longer: new settings and dead lanes are noticed by then.
 const NAP_US: i64 = 5 * MILLION;
+/// Callers get at most one fence in so long.
+const FENCE_CAP_US: i64 = 10 * MILLION;
 /// A lane not seen for this long is gone.
 const SWEEP_US: i64 = 600 * MILLION;
