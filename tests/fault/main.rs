@@ -35,6 +35,7 @@ mod support;
 mod rows;
 #[allow(dead_code, unused_imports, reason = "rows take what they need")]
 mod suite;
+mod tools;
 
 use std::process::ExitCode;
 

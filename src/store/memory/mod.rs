@@ -191,7 +191,9 @@ impl<C: Clock> Store for MemoryStore<C> {
         progress.enter(Stage::Query);
         let now_us = store_us(self.clock.now());
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        budgets.get_mut(budget).map(|budget| budget.request_fence(now_us)).ok_or_else(|| StoreError::new(Stage::Query, Failing::Unavailable, format!("there is no budget \"{budget}\"")))
+        budgets.get_mut(budget).map(|budget| budget.request_fence(now_us)).ok_or_else(|| {
+            StoreError::new(Stage::Query, Failing::Unavailable, format!("there is no budget \"{budget}\""))
+        })
     }
 }
 

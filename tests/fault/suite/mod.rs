@@ -16,7 +16,7 @@ pub mod verdict;
 
 pub use caller::{Caller, Ended, Sent};
 pub use case::{Case, HEALS, HEALS_SOON, How, Length, nothing};
-pub use ground::Database;
+pub use ground::{DATABASE_NAME, Database};
 pub use judge::Account;
 pub use member::Member;
 pub use round::{CLASS, FAST, Round};

@@ -59,6 +59,13 @@ impl TlsServer {
         });
     }
 
+    /// Lets this role in without TLS, from 127.0.0.1: for whoever looks at the server past all faults.
+    pub fn let_in_plainly(&self, role: &str) {
+        let before = fs::read_to_string(self.data_dir().join("pg_hba.conf")).expect("it was placed at the start");
+        self.place("pg_hba.conf", format!("hostnossl all {role} 127.0.0.1/32 scram-sha-256\n{before}").as_bytes());
+        self.reload();
+    }
+
     /// The URL of a database for the superuser `postgres`, with that host name or address in it. What TLS it wants (and a
     /// client's certificate) is for the caller to add.
     pub fn url(&self, host: &str, database: &str) -> String {
