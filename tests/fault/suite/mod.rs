@@ -2,6 +2,7 @@
 
 pub mod caller;
 pub mod case;
+pub mod error;
 pub mod ground;
 pub mod judge;
 pub mod leaks;
@@ -12,6 +13,7 @@ pub mod proxied;
 pub mod report;
 pub mod round;
 pub mod run;
+pub mod sight;
 pub mod vendor;
 pub mod verdict;
 
