@@ -1,13 +1,15 @@
 //! Faults of the wire under a session: cut, slow, in pieces, coming and going.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use call_budget::Code;
 use call_budget::policy::stage::Stage;
+use call_budget::{Code, Settings};
 use tokio::time::{Instant, sleep};
 
 use crate::suite::error::{judged, says};
 use crate::suite::{Caller, Case, HEALS, HEALS_SOON, How, Length, Proxied, Round, Sent, nothing};
+use crate::tools::namespace::{self, Firewall};
 use crate::tools::proxy::{Action, Stream, Toxic, Trigger};
 
 /// One store call: the default `statement_timeout` and half a second.
@@ -86,6 +88,18 @@ pub const CASES: &[Case] = &[
         own_process: None,
         run: |round| Box::pin(flapping(round)),
     },
+    Case {
+        row: 34,
+        id: "34.silent",
+        name: "the link loses everything for 200 ms and nothing for 200 ms, a minute long (4 s in the quick form)",
+        how: How::Namespace,
+        deadline: STORE_CALL,
+        length: Length::Long,
+        heals: HEALS,
+        needs: namespace::available,
+        own_process: Some(namespace::WORDS),
+        run: |round| Box::pin(flapping_silently(round)),
+    },
 ];
 
 /// Through TLS the bytes are those of records: whatever a record is cut at, nothing of it counts.
@@ -104,8 +118,7 @@ async fn every_byte_plain(round: &mut Round) {
 /// `share` bytes, other ones each time, and always just before the last byte: it alone says that the commit is through.
 async fn cut_answers(round: &mut Round, share: u64) {
     let proxy = Proxied::start_own(round).await;
-    let mut settings = round.settings(proxy.url(round));
-    settings.max_wait = STORE_CALL;
+    let mut settings = settings(round, proxy.address());
     settings.store_outage_max = Duration::ZERO;
     let caller = round.caller(&settings).await;
     let whole = length_of_an_answer(&caller, &proxy).await;
@@ -143,8 +156,7 @@ async fn length_of_an_answer(caller: &Caller, proxy: &Proxied) -> u64 {
 /// the TLS handshake.
 async fn bandwidth(round: &mut Round) {
     let proxy = Proxied::start(round).await;
-    let mut settings = round.settings(proxy.url(round));
-    settings.max_wait = STORE_CALL;
+    let mut settings = settings(round, proxy.address());
     let caller = round.caller(&settings).await;
     settings.max_wait = 2 * STORE_CALL;
     settings.store_outage_max = Duration::ZERO;
@@ -177,9 +189,7 @@ async fn slices(round: &mut Round) {
     for stream in [Stream::Upstream, Stream::Downstream] {
         proxy.poison(stream, slicer).await;
     }
-    let mut settings = round.settings(proxy.url(round));
-    settings.max_wait = STORE_CALL;
-    let caller = round.caller(&settings).await;
+    let caller = round.caller(&settings(round, proxy.address())).await;
     round.fault();
     // The first opens the session, in slices too.
     for _ in 0..5 {
@@ -193,9 +203,7 @@ async fn slices(round: &mut Round) {
 /// Each answer trickles in, and none is used: dropped for its round trip, or lost where it is not there by the deadline.
 async fn slow_slices(round: &mut Round) {
     let proxy = Proxied::start(round).await;
-    let mut settings = round.settings(proxy.url(round));
-    settings.max_wait = STORE_CALL;
-    let caller = round.caller(&settings).await;
+    let caller = round.caller(&settings(round, proxy.address())).await;
     caller.send().await;
     let slicer = Toxic::Slicer { average_size: 32, size_variation: 8, delay: 20_000 };
     let toxic = proxy.poison(Stream::Downstream, slicer).await;
@@ -211,18 +219,11 @@ async fn slow_slices(round: &mut Round) {
     round.healing(&caller, proxy.cure(&toxic)).await;
 }
 
-/// Whoever calls is granted a slot while the link is there, or told no in time.
+/// The link that is cut takes its connections along, and refuses new ones.
 async fn flapping(round: &mut Round) {
-    const HALF: Duration = Duration::from_millis(200);
-    const PAUSE: Duration = Duration::from_millis(5);
-    let flaps = if round.long_form() { 150 } else { 10 };
     let proxy = Proxied::start(round).await;
-    let mut settings = round.settings(proxy.url(round));
-    settings.max_wait = STORE_CALL;
-    let caller = round.caller(&settings).await;
-    caller.send().await;
-
-    round.fault();
+    let caller = round.caller(&settings(round, proxy.address())).await;
+    let flaps = flaps(round);
     let flapping = async {
         for _ in 0..flaps {
             proxy.disable().await.expect("the link goes down");
@@ -231,6 +232,56 @@ async fn flapping(round: &mut Round) {
             sleep(HALF).await;
         }
     };
+    call_during(round, &caller, flapping).await;
+
+    // The last time down: who waits finds it there again.
+    proxy.disable().await.expect("the link goes down");
+    round.healing(&caller, async { proxy.enable().await.expect("the link comes back") }).await;
+}
+
+/// The link that is dead loses what is sent, connections stay.
+async fn flapping_silently(round: &mut Round) {
+    let address = round.database().address();
+    let caller = round.caller(&settings(round, address)).await;
+    let firewall = Firewall::new().unwrap_or_else(|why| panic!("{why}"));
+    let flaps = flaps(round);
+    let flapping = async {
+        for _ in 0..flaps {
+            firewall.drop_port(address.port());
+            sleep(HALF).await;
+            firewall.lift();
+            sleep(HALF).await;
+        }
+    };
+    call_during(round, &caller, flapping).await;
+
+    firewall.drop_port(address.port());
+    let heal = async {
+        sleep(HALF).await;
+        firewall.lift();
+    };
+    round.healing(&caller, heal).await;
+}
+
+const HALF: Duration = Duration::from_millis(200);
+
+/// How often the link goes down: for a minute, and for 4 s in the quick form.
+fn flaps(round: &Round) -> u64 {
+    if round.long_form() { 150 } else { 10 }
+}
+
+fn settings(round: &Round, address: SocketAddr) -> Settings {
+    let mut settings = round.settings(round.database().url_by_way_of(address));
+    settings.max_wait = STORE_CALL;
+    settings
+}
+
+/// Calls all the time. Whoever does is granted a slot while the link is there, or told no in time.
+async fn call_during(round: &mut Round, caller: &Caller, flapping: impl Future<Output = ()>) {
+    const PAUSE: Duration = Duration::from_millis(5);
+    let flaps = flaps(round);
+    caller.send().await;
+    round.fault();
     let calling = async {
         loop {
             if let Err(error) = caller.try_send().await.result {
@@ -245,10 +296,6 @@ async fn flapping(round: &mut Round) {
         () = calling => {}
     }
     let counters = caller.counters();
-    let (served, cut) = (counters.permits, counters.store_failures);
-    assert!(served > flaps && cut >= flaps / 2, "it was not both there and away: {counters:?}");
-
-    // The last time down: who waits finds it there again.
-    proxy.disable().await.expect("the link goes down");
-    round.healing(&caller, async { proxy.enable().await.expect("the link comes back") }).await;
+    let hurt = counters.store_failures + counters.dropped_round_trip;
+    assert!(counters.permits > flaps && hurt >= flaps / 2, "it was not both there and away: {counters:?}");
 }

@@ -6,7 +6,7 @@ use call_budget::Settings;
 use call_budget::policy::stage::Stage;
 
 use crate::suite::error::{judged, says, uncertain};
-use crate::suite::{Caller, Case, Ended, HEALS, HEALS_SOON, How, Length, Proxied, Round, nothing};
+use crate::suite::{Caller, Case, Ended, HEALS, HEALS_SOON, How, Length, Proxied, Round, Sent, nothing};
 use crate::tools::proxy::{Action, Stream, Toxic, Trigger};
 
 /// One store call: the default `statement_timeout` and half a second.
@@ -187,11 +187,14 @@ async fn reset_while_idle(round: &mut Round) {
 
     round.fault();
     proxy.own().drop_connections(true).await.expect("the session ends");
+    // The server has heard of it, and so has the caller.
+    while !round.sessions_open().await.is_empty() {}
     let ended = caller.try_send().await;
-    ended.result.expect("served on a new session");
+    assert_eq!(ended.result.expect("served on a new session"), Sent::Left);
     let counters = caller.counters();
     assert_eq!((counters.lost, counters.store_failures), (0, 0), "{counters:?}");
 
+    // And in the same instant: he may ask before he hears.
     proxy.own().drop_connections(true).await.expect("the session ends");
     round.heal();
     round.recover(&caller).await;
