@@ -108,12 +108,13 @@ impl<C: Clock> Opener<C> {
         config.user(user).dbname(dbname).application_name(application_name);
         // TLS is settled: the driver takes the stream as it is.
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-        if let Some(password) = self.password.password().await? {
+        let password = self.password.password().await?;
+        if let Some(password) = &password {
             config.password(password);
         }
         let status = wire.status();
         let (client, connection) = config.connect_raw(wire, Settled).await.map_err(|error| {
-            let error = self.login_failed(target, error);
+            let error = self.login_failed(target, error, password.is_some());
             if error.meaning() == Some(Meaning::LoginRefused) {
                 self.password.refused();
             }
@@ -125,9 +126,15 @@ impl<C: Clock> Opener<C> {
         Ok(Session { client, target: target.clone(), needs_isolation: false, standby, news, status, task })
     }
 
-    fn login_failed(&self, target: &Target, error: tokio_postgres::Error) -> StoreError {
+    fn login_failed(&self, target: &Target, error: tokio_postgres::Error, with_password: bool) -> StoreError {
         let config::Connection { user, dbname, .. } = &*self.connection;
         let Some(refusal) = error.as_db_error() else {
+            let broken = error.is_closed() || error.source().is_some_and(<dyn Error>::is::<std::io::Error>);
+            if !with_password && !broken {
+                let way_out = "set password, password_file or password_command";
+                let message = format!("{target} wants a password for user {user:?} and none is set: {way_out}");
+                return StoreError::new(Stage::Startup, Failing::Misconfigured, message).caused_by(error);
+            }
             let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             let message = format!("{target} ended the login of user {user:?} ({cause}): see the server's log");
             return StoreError::new(Stage::Startup, Failing::Unavailable, message).caused_by(error);
