@@ -46,13 +46,13 @@ pub const CASES: &[Case] = &[
     Case {
         id: "11.no_such_name",
         name: "the name does not exist (NXDOMAIN, to be remembered for 5 min)",
-        run: |round| Box::pin(refused_with(round, Reply::no_such_name(300), &["there is no host", "database_url"])),
+        run: |round| Box::pin(refused_with(round, Reply::no_such_name(300), &["there is no host", "check host"])),
         ..NAME_SERVER
     },
     Case {
         id: "11.no_address",
         name: "the name exists and has no address (NODATA, to be remembered for 5 min)",
-        run: |round| Box::pin(refused_with(round, Reply::no_data(300), &["has no address", "database_url"])),
+        run: |round| Box::pin(refused_with(round, Reply::no_data(300), &["has no address", "check host"])),
         ..NAME_SERVER
     },
     Case {
@@ -328,10 +328,13 @@ async fn first_address_silent(round: &mut Round) {
     round.fault();
     served(&caller).await;
 
-    // From now on the one that served comes first. (The fastest of three: the machine may be busy.)
+    // From now on the one that served comes first. (The fastest of five: the machine may be busy.)
     let mut fastest = Duration::MAX;
-    for _ in 0..3 {
+    for _ in 0..5 {
         alive.reset();
+        while alive.links() > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
         fastest = fastest.min(served(&caller).await);
     }
     assert!(fastest < Duration::from_millis(250), "the dead address is tried first each time: {fastest:?}");
@@ -427,7 +430,7 @@ fn ipv6() -> Result<(), String> {
 const OWN_FILES: &str = r#"
     own=$(mktemp -d) &&
     echo '127.0.0.1 localhost in-hosts.test' > "$own/hosts" && mount --bind "$own/hosts" /etc/hosts &&
-    echo 'search search.test' > "$own/resolv.conf" && mount --bind "$own/resolv.conf" /etc/resolv.conf &&
+    printf 'search search.test\nnameserver 127.0.0.1\n' > "$own/resolv.conf" && mount --bind "$own/resolv.conf" /etc/resolv.conf &&
     rm -r "$own" && exec "$0" "$@""#;
 
 fn own_files() -> Result<(), String> {

@@ -59,15 +59,8 @@ const DEAD: Case = Case {
     run: |_| Box::pin(async {}),
 };
 
-const NO_DESCRIPTORS: Case = Case {
-    row: 35,
-    how: How::Process,
-    deadline: Duration::from_secs(1),
-    heals: HEALS_SOON,
-    // Others must not be short of them.
-    own_process: Some(&[]),
-    ..DEAD
-};
+const NO_DESCRIPTORS: Case =
+    Case { row: 35, how: How::Process, deadline: Duration::from_secs(1), heals: HEALS_SOON, ..DEAD };
 
 const SESSIONS: usize = 5;
 
@@ -153,7 +146,7 @@ fn settings(round: &Round) -> Settings {
 }
 
 /// The file descriptors that this process may have, all taken but for some. Dropped, they are free, and the limit is what it
-/// was.
+/// was. (Cases run one at a time, and the servers are processes of their own.)
 struct UsedUp {
     before: Rlimit,
     _taken: Vec<File>,

@@ -1,5 +1,6 @@
 //! Faults while the two agree on encryption: certificates, and servers that do not speak TLS at all.
 
+use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,20 +17,24 @@ pub const CASES: &[Case] = &[
     Case {
         id: "12.wrong_host",
         name: "the server's certificate is for another host",
-        run: |round| Box::pin(bad_certificate(round, Shown::WrongHost, "hostname mismatch")),
+        run: |round| Box::pin(bad_certificate(round, Shown::WrongHost, &["mismatch", "must hold for \"127.0.0.1\""])),
         ..CERTIFICATE
     },
     Case {
         id: "12.expired",
         name: "the server's certificate has expired",
-        run: |round| Box::pin(bad_certificate(round, Shown::Expired, "certificate has expired")),
+        run: |round| Box::pin(bad_certificate(round, Shown::Expired, &["certificate has expired", "renew it"])),
         ..CERTIFICATE
     },
     Case {
         id: "12.unknown_authority",
         name: "the server's certificate is signed by an unknown authority",
         run: |round| {
-            Box::pin(bad_certificate(round, Shown::UnknownAuthority, "unable to get local issuer certificate"))
+            Box::pin(bad_certificate(
+                round,
+                Shown::UnknownAuthority,
+                &["unable to get local issuer certificate", "sslrootcert"],
+            ))
         },
         ..CERTIFICATE
     },
@@ -44,7 +49,6 @@ pub const CASES: &[Case] = &[
     Case {
         id: "12.client_certificate",
         name: "the server wants a certificate of its clients: missing, a stranger's, the right one",
-        heals: None,
         run: |round| Box::pin(client_certificate(round)),
         ..CERTIFICATE
     },
@@ -127,7 +131,7 @@ const NO_TLS: Case = Case { row: 30, how: How::ScriptedServer, length: Length::S
 /// Length and code: all that may be said before TLS.
 const TLS_REQUEST_BYTES: usize = 8;
 
-async fn bad_certificate(round: &mut Round, shown: Shown, why: &str) {
+async fn bad_certificate(round: &mut Round, shown: Shown, words: &[&str]) {
     let server = own_server(round, Clients::ByPassword).await;
     show(&server, shown).await;
     let url = with_tls(round, &server, None);
@@ -137,7 +141,8 @@ async fn bad_certificate(round: &mut Round, shown: Shown, why: &str) {
     round.no_send_is_allowed();
     let error = caller.try_send().await.refused();
     assert_eq!((error.code(), error.stage()), (Code::Misconfigured, Some(Stage::Tls)), "{error}");
-    says(&error, &["127.0.0.1", why, "stage tls, after 0.", "sslrootcert"]);
+    says(&error, words);
+    says(&error, &["the certificate that 127.0.0.1:", "stage tls, after 0."]);
 
     round.healing(&caller, show(&server, Shown::Good)).await;
 }
@@ -151,6 +156,7 @@ async fn bundle(round: &mut Round) {
     served(&caller).await;
 }
 
+/// Served without a restart as soon as the certificate is one that the server accepts.
 async fn client_certificate(round: &mut Round) {
     let server = own_server(round, Clients::ByCertificateToo).await;
     let (own, strangers) = {
@@ -158,29 +164,29 @@ async fn client_certificate(round: &mut Round) {
         (server.certificates().client(), server.certificates().stranger_client())
     };
 
-    round.no_send_is_allowed();
     let url = with_tls(round, &server, None);
     let caller = round.caller(&settings(round, url)).await;
     round.fault();
+    round.no_send_is_allowed();
     let error = caller.try_send().await.refused();
     assert_eq!((error.code(), error.stage()), (Code::Misconfigured, Some(Stage::Startup)), "{error}");
-    says(&error, &["28000", "sslcert", "stage startup, after 0."]);
-    round.heal();
+    says(&error, &["28000", "certificate (sslcert)", "stage startup, after 0."]);
 
-    round.no_send_is_allowed();
-    let url = with_tls(round, &server, Some(&strangers));
+    let folder = tempfile::TempDir::new().expect("a temporary folder");
+    let shown = Identity { certificate: folder.path().join("shown.pem"), key: folder.path().join("shown.key") };
+    let show = |identity: &Identity| {
+        fs::copy(&identity.certificate, &shown.certificate).unwrap();
+        fs::copy(&identity.key, &shown.key).unwrap();
+    };
+    show(&strangers);
+    let url = with_tls(round, &server, Some(&shown));
     let caller = round.caller(&settings(round, url)).await;
-    round.fault();
     let error = caller.try_send().await.refused();
-    // TLS 1.3: the server looks at it only once the client is through.
+    // With TLS 1.3 the server looks at it only once the client is through.
     assert_eq!((error.code(), error.stage()), (Code::StoreUnavailable, Some(Stage::Startup)), "{error}");
-    says(&error, &["sslcert", "stage startup, after 0."]);
-    round.heal();
+    says(&error, &["whether it accepts sslcert", "stage startup, after 0."]);
 
-    let url = with_tls(round, &server, Some(&own));
-    let caller = round.caller(&settings(round, url)).await;
-    round.fault();
-    served(&caller).await;
+    round.healing(&caller, async { show(&own) }).await;
 }
 
 /// Nothing is said in plain text but the request for TLS, and in the end the real server is found behind the same address.
