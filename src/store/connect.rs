@@ -15,7 +15,7 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, UnixStream};
 
-use super::{Failing, StoreError};
+use super::{Failing, StoreError, descriptors};
 use crate::clock::Clock;
 use crate::policy::stage::Stage;
 
@@ -123,6 +123,10 @@ async fn dial(address: SocketAddr) -> io::Result<Box<dyn Duplex>> {
 }
 
 fn refused(failures: &[(&Target, io::Error)]) -> StoreError {
+    if let Some((target, _)) = failures.iter().find(|(_, error)| descriptors::used_up(error)) {
+        let message = format!("no connection to {target}: {}", descriptors::USED_UP);
+        return StoreError::new(Stage::Connect, Failing::Unavailable, message);
+    }
     let mut seen = HashSet::new();
     let each: Vec<_> = failures
         .iter()
@@ -142,6 +146,10 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::ConnectionRefused => "refused".into(),
         io::ErrorKind::NotFound => "no such socket".into(),
         io::ErrorKind::TimedOut => "no answer, a firewall may be in between".into(),
-        _ => error.to_string(),
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "no way there from this machine".into(),
+        _ => match error.to_string().split_once(" (os error ") {
+            Some((words, _)) => words.to_owned(),
+            None => error.to_string(),
+        },
     }
 }

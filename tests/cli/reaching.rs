@@ -44,10 +44,7 @@ async fn a_wrong_password_user_or_database_is_named_and_no_password_is_shown() {
             good.replace(password, "hunter2"),
             [format!("127.0.0.1:{port} refuses the password of user \"postgres\""), "28P01".into()],
         ),
-        (
-            good.replace("//postgres:", "//nobody:"),
-            ["user \"nobody\"".into(), "check user and password".into()],
-        ),
+        (good.replace("//postgres:", "//nobody:"), ["user \"nobody\"".into(), "check user and password".into()]),
         (server.url("elsewhere"), [format!("127.0.0.1:{port} has no database \"elsewhere\""), "create it".into()]),
         (
             format!("postgres://postgres@127.0.0.1:{port}/postgres?sslmode=disable"),
