@@ -3,12 +3,14 @@
 mod cancel;
 mod connect;
 mod query;
+mod server;
 
 use crate::suite::Case;
 
 /// Every case, by row.
 pub fn all() -> Vec<&'static Case> {
-    let mut all: Vec<&Case> = [connect::CASES, query::CASES, cancel::CASES].into_iter().flatten().collect();
+    let mut all: Vec<&Case> =
+        [connect::CASES, query::CASES, cancel::CASES, server::CASES].into_iter().flatten().collect();
     all.sort_by_key(|case| case.row);
     all
 }
