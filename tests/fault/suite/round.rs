@@ -9,7 +9,7 @@ use std::time::Duration;
 use call_budget::service::scratch_postgres::ScratchPostgres;
 use call_budget::store::{admin, operation::Operation};
 use call_budget::{CallBudget, Settings};
-use futures_util::future::select_all;
+use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
@@ -316,13 +316,17 @@ impl Round {
         self.notes.push(note.into());
     }
 
+    /// The first of them counts. The others are waited for: a call that is given up may still be opening its session, where
+    /// no reading of the books sees it.
     async fn recovered<const N: usize>(&mut self, mut asking: [Asking; N]) {
         let healed_us = self.healed_us.expect("heal() comes before recovery");
-        let first = select_all(asking.iter_mut().map(|one| &mut one.0));
-        let (granted_us, ..) = timeout(RECOVERY_PATIENCE, first)
+        let all = async {
+            let granted = join_all(asking.iter_mut().map(|one| &mut one.0)).await;
+            granted.into_iter().map(|one| one.expect("asking does not panic")).min().expect("somebody asks")
+        };
+        let granted_us = timeout(RECOVERY_PATIENCE, all)
             .await
             .unwrap_or_else(|_| panic!("{RECOVERY_PATIENCE:?} after the healing still nothing was granted"));
-        let granted_us = granted_us.expect("asking does not panic");
         self.recoveries.push(Duration::from_micros(granted_us.saturating_sub(healed_us)));
     }
 
