@@ -2,6 +2,7 @@
 
 mod cancel;
 mod connect;
+mod failover;
 mod query;
 mod server;
 
@@ -10,7 +11,7 @@ use crate::suite::Case;
 /// Every case, by row.
 pub fn all() -> Vec<&'static Case> {
     let mut all: Vec<&Case> =
-        [connect::CASES, query::CASES, cancel::CASES, server::CASES].into_iter().flatten().collect();
+        [connect::CASES, query::CASES, cancel::CASES, server::CASES, failover::CASES].into_iter().flatten().collect();
     all.sort_by_key(|case| case.row);
     all
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio_postgres::NoTls;
 use crate::suite::judge::spread;
 use crate::suite::{CLASS, Caller, Case, Database, FAST, HEALS, HEALS_SOON, How, Length, Round, nothing};
 use crate::tools::disk_full::{self, SmallDiskServer};
-use crate::tools::kept::signal;
+use crate::tools::kept::{signal, within};
 
 pub const CASES: &[Case] = &[
     Case {
@@ -147,7 +148,7 @@ async fn statement_timeout(round: &mut Round) {
 
 async fn stopped(round: &mut Round) {
     let (server, caller) = own_server(round, &[], Duration::from_secs(10)).await;
-    let still = Still::all_of(&server);
+    let still = on(&server, |server| Still::all_of(server)).await;
     round.fault();
     round.no_send_is_allowed();
     let error = caller.try_send().await.refused();
@@ -232,7 +233,7 @@ async fn crash(round: &mut Round) {
         caller.send().await;
     }
     let before = books(round.database(), &budget).await;
-    on(&server, |server| server.halt(Halt::Kill).unwrap()).await;
+    on(&server, kill).await;
 
     round.fault();
     round.no_send_is_allowed();
@@ -424,8 +425,9 @@ pub(super) struct Books {
 }
 
 pub(super) async fn books(database: &Database, budget: &str) -> Books {
-    let sql = "SELECT (SELECT sum(granted)::bigint FROM call_budget.call_budget_class_status WHERE budget = $1), fences
-                 FROM call_budget.call_budget_status WHERE name = $1";
+    // Not the views for operators: a standby has no unlogged tables, which they look into.
+    let sql = "SELECT (SELECT sum(granted)::bigint FROM call_budget.call_budget_class WHERE budget = $1), fences
+                 FROM call_budget.call_budget WHERE name = $1";
     let client = timeout(PATIENCE, serves(database)).await.expect("it serves in time");
     let row = client.query_one(sql, &[&budget]).await.unwrap();
     Books { granted: row.get::<_, i64>(0).cast_unsigned(), fences: row.get(1) }
@@ -482,24 +484,24 @@ async fn read_only_is(client: tokio_postgres::Client, value: &str) {
     timeout(PATIENCE, shown).await.expect("the server reads its configuration");
 }
 
+/// `kill -9` of the server. Returns when its sessions are gone too: the last of them could still grant something.
+pub(super) fn kill(server: &mut ScratchPostgres) {
+    let processes = processes(server);
+    server.halt(Halt::Kill).unwrap_or_else(|error| panic!("{error}"));
+    within(PATIENCE, "all processes of the server are gone", || {
+        processes.iter().all(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+    });
+}
+
 /// Every process of a server, stopped. They go on when this is dropped.
 struct Still(Vec<u32>);
 
 impl Still {
-    fn all_of(server: &Server) -> Self {
-        let server = server.lock().unwrap_or_else(PoisonError::into_inner);
-        let data_dir = server.data_dir().expect("only the processes of a server on this machine can be stopped");
-        let file = fs::read_to_string(data_dir.join("postmaster.pid")).expect("it runs");
-        let first: u32 = file.lines().next().and_then(|line| line.parse().ok()).expect("its process id");
+    fn all_of(server: &ScratchPostgres) -> Self {
         // The first one first: it would start others.
-        signal(first, "STOP");
-        let mut still = Self(vec![first]);
-        for (pid, parent) in parents() {
-            if parent == first {
-                signal(pid, "STOP");
-                still.0.push(pid);
-            }
-        }
+        signal(processes(server)[0], "STOP");
+        let still = Self(processes(server));
+        still.0.iter().skip(1).for_each(|pid| signal(*pid, "STOP"));
         still
     }
 }
@@ -508,6 +510,15 @@ impl Drop for Still {
     fn drop(&mut self) {
         self.0.iter().rev().for_each(|pid| signal(*pid, "CONT"));
     }
+}
+
+/// The server's first process, and all that it has started.
+fn processes(server: &ScratchPostgres) -> Vec<u32> {
+    let data_dir = server.data_dir().expect("only the processes of a server on this machine are known");
+    let file = fs::read_to_string(data_dir.join("postmaster.pid")).expect("it runs");
+    let first: u32 = file.lines().next().and_then(|line| line.parse().ok()).expect("its process id");
+    let started = parents().into_iter().filter(|(_, parent)| *parent == first).map(|(pid, _)| pid);
+    [first].into_iter().chain(started).collect()
 }
 
 /// The parent of each process.
