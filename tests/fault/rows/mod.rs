@@ -3,10 +3,12 @@
 mod cancel;
 mod connect;
 mod dns;
+mod failover;
 mod half_open;
 mod link;
 mod pool;
 mod query;
+mod server;
 mod startup;
 mod tls;
 
@@ -23,6 +25,8 @@ pub fn all() -> Vec<&'static Case> {
         query::CASES,
         link::CASES,
         half_open::CASES,
+        server::CASES,
+        failover::CASES,
         cancel::CASES,
     ]
     .into_iter()

@@ -28,7 +28,7 @@ pub struct Ground {
 /// A migrated database, whoever keeps its server running.
 pub struct Database {
     admin_url: String,
-    port: u16,
+    address: SocketAddr,
     /// What a caller's URL says of TLS.
     protection: String,
     /// The TLS version of a session, where there is one and the server tells.
@@ -70,7 +70,7 @@ impl Database {
         let authority = server.certificates().authority();
         let database = Self {
             protection: format!("sslmode=verify-full&sslrootcert={}", authority.display()),
-            ..Self::on_port(server.url("127.0.0.1", "postgres"), server.port()).await
+            ..Self::at(server.url("127.0.0.1", "postgres"), ([127, 0, 0, 1], server.port()).into()).await
         };
         let tls = database.tls_of_a_caller().await;
         Self { tls, ..database }
@@ -89,25 +89,25 @@ impl Database {
     /// Migrates the server's first database and makes the client's role, as `call-budget access ROLE --as client
     /// --set-timeouts` does.
     pub async fn on(server: &ScratchPostgres) -> Self {
-        Self::on_port(server.url("postgres"), server.port()).await
+        Self::at(server.url("postgres"), (server.address(), server.port()).into()).await
     }
 
-    async fn on_port(admin_url: String, port: u16) -> Self {
+    async fn at(admin_url: String, address: SocketAddr) -> Self {
         let mut client = support::connect_and_migrate(&admin_url).await;
         client.batch_execute(&format!("CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'")).await.unwrap();
         let operation = Operation::begin(&mut client).await.unwrap();
         access::give(&operation, ROLE, Access::Client, true).await.unwrap();
         operation.commit().await.unwrap();
         let version = client.query_one("SELECT current_setting('server_version')", &[]).await.unwrap();
-        Self { admin_url, port, protection: "sslmode=disable".into(), tls: None, server_version: version.get(0) }
+        Self { admin_url, address, protection: "sslmode=disable".into(), tls: None, server_version: version.get(0) }
     }
 
-    /// The same database at another server of this machine: what a standby has copied, password and all.
-    pub fn copied_to(&self, port: u16) -> Self {
-        let admin_url = self.admin_url.replace(&format!(":{}/", self.port), &format!(":{port}/"));
+    /// The same database at its standby: what that has copied, password and all.
+    pub fn copied_to(&self, standby: &ScratchPostgres) -> Self {
         let (protection, tls, server_version) =
             (self.protection.clone(), self.tls.clone(), self.server_version.clone());
-        Self { admin_url, port, protection, tls, server_version }
+        let address = (standby.address(), standby.port()).into();
+        Self { admin_url: standby.url("postgres"), address, protection, tls, server_version }
     }
 
     /// A superuser's session, directly to the server and through no fault.
@@ -123,7 +123,7 @@ impl Database {
 
     /// Where the server listens, for whoever puts a fault in front of it.
     pub fn address(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.port).into()
+        self.address
     }
 
     /// The callers' URL, by way of `address`.
