@@ -1,5 +1,6 @@
 //! The faults, one stage a file.
 
+mod answer;
 mod cancel;
 mod connect;
 mod query;
@@ -8,7 +9,8 @@ use crate::suite::Case;
 
 /// Every case, by row.
 pub fn all() -> Vec<&'static Case> {
-    let mut all: Vec<&Case> = [connect::CASES, query::CASES, cancel::CASES].into_iter().flatten().collect();
+    let mut all: Vec<&Case> =
+        [connect::CASES, query::CASES, answer::CASES, cancel::CASES].into_iter().flatten().collect();
     all.sort_by_key(|case| case.row);
     all
 }
