@@ -83,6 +83,7 @@ async fn error_at_sync(round: &mut Round) {
     let store = Store::start();
     let caller = store.callers(round, &[CLASS]).await.remove(0);
     for (sqlstate, wrong) in [("40001", "SQLSTATE 40001"), ("53100", "SQLSTATE 53100")] {
+        caller.send().await;
         let failing = Act::Error(Report::error(sqlstate));
         store.is(Script::well().on_acquire(Point::Completed, failing).answer(Kind::Acquire, spoilt));
         round.fault();
@@ -95,6 +96,7 @@ async fn error_at_sync(round: &mut Round) {
         round.healing(&caller, async { store.is_well() }).await;
     }
     // The server goes down after the row: it may have been committed.
+    caller.send().await;
     let leaving = Act::Error(Report::fatal("57P01"));
     store.is(Script::well().on_acquire(Point::Completed, leaving).answer(Kind::Acquire, spoilt));
     round.fault();
@@ -236,6 +238,8 @@ async fn other_nonce(round: &mut Round) {
 
 /// One call under the script, and its recovery.
 async fn fails_and_heals(round: &mut Round, store: &Store, caller: &Caller, script: Script, wrong: &str) {
+    // What others asked for before the fault has come.
+    caller.send().await;
     store.is(script);
     round.fault();
     round.no_send_is_allowed();

@@ -323,6 +323,14 @@ impl Round {
             .await
             .unwrap_or_else(|_| panic!("{RECOVERY_PATIENCE:?} after the healing still nothing was granted"));
         let granted_us = granted_us.expect("asking does not panic");
+        // Gone before the body goes on: else one could still be granted something under the next fault.
+        for Asking(one) in &mut asking {
+            one.abort();
+            // The first one has ended, and been looked at.
+            if !one.is_finished() {
+                let _ = one.await;
+            }
+        }
         self.recoveries.push(Duration::from_micros(granted_us.saturating_sub(healed_us)));
     }
 
