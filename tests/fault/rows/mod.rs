@@ -1,8 +1,8 @@
 //! The faults, one stage a file.
 
 mod answer;
-mod cancel;
 mod connect;
+mod process;
 mod query;
 
 use crate::suite::Case;
@@ -10,7 +10,7 @@ use crate::suite::Case;
 /// Every case, by row.
 pub fn all() -> Vec<&'static Case> {
     let mut all: Vec<&Case> =
-        [connect::CASES, query::CASES, answer::CASES, cancel::CASES].into_iter().flatten().collect();
+        [connect::CASES, query::CASES, answer::CASES, process::CASES].into_iter().flatten().collect();
     all.sort_by_key(|case| case.row);
     all
 }

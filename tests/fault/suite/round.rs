@@ -196,15 +196,27 @@ impl Round {
     /// A caller in a process of its own, that calls again and again, a pause after each; started through `command`
     /// (empty: directly). To be stopped before the body ends, and its account to be given to [`Round::account`].
     pub async fn member(&mut self, command: &[&str], settings: &Settings, pause: Duration) -> Member {
-        let orders = Orders {
+        let orders = self.orders(settings, pause).await;
+        Member::start(command, &orders, Arc::clone(&self.ledger)).await
+    }
+
+    /// The same, but it waits for [`Member::go`] between each permit and its use.
+    pub async fn held_member(&mut self, settings: &Settings) -> Member {
+        let orders = Orders { held: true, ..self.orders(settings, Duration::ZERO).await };
+        Member::start(&[], &orders, Arc::clone(&self.ledger)).await
+    }
+
+    async fn orders(&mut self, settings: &Settings, pause: Duration) -> Orders {
+        Orders {
             settings: settings.clone(),
+            url: settings.database_url.as_ref().expect("Round::settings names the store").as_str().to_owned(),
             budget: self.budget().await,
             class: CLASS.into(),
             vendor: self.vendor_address(),
             round: self.number,
             pause,
-        };
-        Member::start(command, &orders, Arc::clone(&self.ledger)).await
+            held: false,
+        }
     }
 
     /// Where the vendor listens.
