@@ -147,7 +147,7 @@ impl Suite {
         let (mut done, mut inconclusive) = (0, 0);
         while done < rounds {
             report::running(&format!("{} {}: round {} of {rounds}", case.id, case.name, done + 1));
-            let round = self.within(case.length.patience() + AROUND, one_round(case, Arc::clone(&self.ground)));
+            let round = self.within(case.length.patience() + AROUND, one_round(case, Arc::clone(&self.ground), self.options.long));
             let mut verdict = match round {
                 Ok(verdict) => verdict,
                 // It blocks a thread, or the ground is not there: no better in the next round.
@@ -183,6 +183,7 @@ impl Suite {
         let mut words = command.iter().map(AsRef::as_ref).chain([own.as_os_str()]);
         let mut child = Command::new(words.next().expect("at least the program itself"));
         child.args(words).args(["--in-own-process", "--repeats", &rounds, case.id]);
+        child.args(self.options.long.then_some("--long"));
         match child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
             Ok(child) => row_of(Started(child), patience).unwrap_or_else(|why| Row::failed(case, why)),
             Err(error) => Row::failed(case, format!("a process of its own cannot be started ({command:?}): {error}")),
@@ -210,9 +211,9 @@ impl Suite {
 }
 
 /// One round of a case: ground, body, judgement.
-async fn one_round(case: &'static Case, ground: Arc<Ground>) -> Verdict {
+async fn one_round(case: &'static Case, ground: Arc<Ground>, long_form: bool) -> Verdict {
     drop(panics());
-    let mut round = match Round::begin(ground, case.id).await {
+    let mut round = match Round::begin(ground, case.id, long_form).await {
         Ok(round) => round,
         Err(why) => panic!("the round cannot begin: {why}"),
     };
