@@ -2,17 +2,16 @@
 //! moments. Each case asks for the same: no permit, the doubtful connection is not asked again, and what may have been spent
 //! is counted.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use call_budget::policy::stage::Stage;
 use call_budget::{AcquireError, Code};
 use futures_util::future::{BoxFuture, join_all};
 
+use super::scripted_store::{ScriptedStore, class, grant};
 use crate::suite::{CLASS, Caller, Case, HEALS, How, Length, Round, nothing};
-use crate::tools::scripted_postgres::{Act, Kind, Point, Query, Report, Row, Script, ScriptedPostgres, Value};
+use crate::tools::scripted_postgres::{Act, Kind, Point, Query, Report, Row, Script, Value};
 
 pub const CASES: &[Case] = &[
     case(28, "28.no_ready", "a row and CommandComplete come, and ReadyForQuery does not", |round| {
@@ -61,8 +60,8 @@ const DEADLINE: Duration = Duration::from_secs(1);
 const OUTAGE: Duration = Duration::from_millis(300);
 
 async fn no_ready(round: &mut Round) {
-    let store = Store::start();
-    let caller = store.callers(round, &[CLASS]).await.remove(0);
+    let store = ScriptedStore::start();
+    let caller = a_caller(round, &store).await;
     store.is(store.granting(Script::well().on_acquire(Point::Completed, Act::Silence)));
 
     round.fault();
@@ -80,8 +79,8 @@ async fn no_ready(round: &mut Round) {
 
 /// The server says that it is rolled back: nothing is spent, and nothing is sent.
 async fn error_at_sync(round: &mut Round) {
-    let store = Store::start();
-    let caller = store.callers(round, &[CLASS]).await.remove(0);
+    let store = ScriptedStore::start();
+    let caller = a_caller(round, &store).await;
     for (sqlstate, wrong) in [("40001", "SQLSTATE 40001"), ("53100", "SQLSTATE 53100")] {
         caller.send().await;
         let failing = Act::Error(Report::error(sqlstate));
@@ -107,8 +106,8 @@ async fn error_at_sync(round: &mut Round) {
 }
 
 async fn not_idle(round: &mut Round) {
-    let store = Store::start();
-    let caller = store.callers(round, &[CLASS]).await.remove(0);
+    let store = ScriptedStore::start();
+    let caller = a_caller(round, &store).await;
     for status in [b'T', b'E'] {
         let open = Script::well().on_acquire(Point::Read, Act::Status(status)).answer(Kind::Acquire, spoilt);
         fails_and_heals(round, &store, &caller, open, "it ended inside a transaction").await;
@@ -118,8 +117,8 @@ async fn not_idle(round: &mut Round) {
 
 /// Before CommandComplete or after it: servers differ.
 async fn commit_warning(round: &mut Round) {
-    let store = Store::start();
-    let caller = store.callers(round, &[CLASS]).await.remove(0);
+    let store = ScriptedStore::start();
+    let caller = a_caller(round, &store).await;
     for point in [Point::Rows, Point::Completed] {
         for report in [Report::unreplicated(), Report::unreplicated().in_korean()] {
             let warned = Script::well().on_acquire(point, Act::Notice(report)).answer(Kind::Acquire, spoilt);
@@ -130,8 +129,8 @@ async fn commit_warning(round: &mut Round) {
 }
 
 async fn other_rows(round: &mut Round, rows: fn(&Query) -> Vec<Row>) {
-    let store = Store::start();
-    let caller = store.callers(round, &[CLASS]).await.remove(0);
+    let store = ScriptedStore::start();
+    let caller = a_caller(round, &store).await;
     fails_and_heals(round, &store, &caller, Script::well().answer(Kind::Acquire, rows), "not exactly one row").await;
     store.end(round);
 }
@@ -168,8 +167,8 @@ async fn null(round: &mut Round) {
         };
         vec![row.null(&column)]
     };
-    let store = Store::start();
-    let callers = store.callers(round, &columns).await;
+    let store = ScriptedStore::start();
+    let callers = callers(round, &store, &columns).await;
     let errors = all_fail_and_heal(round, &store, &callers, without).await;
     for (column, error) in columns.into_iter().zip(errors) {
         if column == "contract" {
@@ -213,8 +212,8 @@ async fn absurd_wait(round: &mut Round) {
         };
         vec![row]
     };
-    let store = Store::start();
-    let callers = store.callers(round, &kinds).await;
+    let store = ScriptedStore::start();
+    let callers = callers(round, &store, &kinds).await;
     for error in all_fail_and_heal(round, &store, &callers, absurd).await {
         is_doubtful(&error, Code::StoreUnavailable, "the answer breaks the contract");
     }
@@ -223,12 +222,12 @@ async fn absurd_wait(round: &mut Round) {
 
 /// Well-formed and once true: whoever answers is one question behind, as a pooler that mixes up its clients would be.
 async fn other_nonce(round: &mut Round) {
-    let store = Store::start();
-    let caller = store.callers(round, &[CLASS]).await.remove(0);
+    let store = ScriptedStore::start();
+    let caller = a_caller(round, &store).await;
     let first = store.server.acquires().pop().expect("the session was opened with one");
     let last = Arc::new(Mutex::new(first));
     let behind = Script::well().answer(Kind::Acquire, move |query| {
-        let before = std::mem::replace(&mut *lock(&last), query.clone());
+        let before = std::mem::replace(&mut *last.lock().unwrap_or_else(PoisonError::into_inner), query.clone());
         // Its clock runs: only the nonce tells.
         vec![grant(&Query { store_us: query.store_us, ..before })]
     });
@@ -237,7 +236,7 @@ async fn other_nonce(round: &mut Round) {
 }
 
 /// One call under the script, and its recovery.
-async fn fails_and_heals(round: &mut Round, store: &Store, caller: &Caller, script: Script, wrong: &str) {
+async fn fails_and_heals(round: &mut Round, store: &ScriptedStore, caller: &Caller, script: Script, wrong: &str) {
     // What others asked for before the fault has come.
     caller.send().await;
     store.is(script);
@@ -251,7 +250,7 @@ async fn fails_and_heals(round: &mut Round, store: &Store, caller: &Caller, scri
 /// One call of each caller, all at once, and the recovery of one of them.
 async fn all_fail_and_heal(
     round: &mut Round,
-    store: &Store,
+    store: &ScriptedStore,
     callers: &[Caller],
     rows: impl Fn(&Query) -> Vec<Row> + Send + Sync + 'static,
 ) -> Vec<AcquireError> {
@@ -264,6 +263,17 @@ async fn all_fail_and_heal(
     ended.into_iter().map(|ended| ended.refused()).collect()
 }
 
+async fn a_caller(round: &mut Round, store: &ScriptedStore) -> Caller {
+    callers(round, store, &[CLASS]).await.remove(0)
+}
+
+async fn callers(round: &mut Round, store: &ScriptedStore, classes: &[&str]) -> Vec<Caller> {
+    let mut settings = store.settings(round);
+    settings.max_wait = DEADLINE;
+    settings.store_outage_max = OUTAGE;
+    store.callers(round, &settings, classes).await
+}
+
 #[track_caller]
 fn is_doubtful(error: &AcquireError, code: Code, wrong: &str) {
     assert_eq!((error.code(), error.stage()), (code, Some(Stage::Query)), "{error}");
@@ -271,90 +281,7 @@ fn is_doubtful(error: &AcquireError, code: Code, wrong: &str) {
     assert!(error.may_have_spent() && error.lost() >= 1, "{error}");
 }
 
-/// A scripted store that counts what it grants.
-struct Store {
-    server: ScriptedPostgres,
-    /// By class.
-    granted: Arc<Mutex<BTreeMap<String, u64>>>,
-    /// How many acquires it had seen when its script was last changed.
-    before: AtomicUsize,
-}
-
-impl Store {
-    fn start() -> Self {
-        let store = Self { server: ScriptedPostgres::start(), granted: Arc::default(), before: AtomicUsize::new(0) };
-        store.is_well();
-        store
-    }
-
-    fn is_well(&self) {
-        self.is(self.granting(Script::well()));
-    }
-
-    /// What it does from now on. Rows that the script answers itself are no grants.
-    fn is(&self, script: Script) {
-        self.before.store(self.server.acquires().len(), Ordering::SeqCst);
-        self.server.always(script);
-    }
-
-    /// The script with answers that grant, and count.
-    fn granting(&self, script: Script) -> Script {
-        let granted = Arc::clone(&self.granted);
-        script.answer(Kind::Acquire, move |query| {
-            *lock(&granted).entry(class(query)).or_default() += callers(query) as u64;
-            vec![grant(query)]
-        })
-    }
-
-    /// A caller of each class, each with a session of its own that has served once.
-    async fn callers(&self, round: &mut Round, classes: &[&str]) -> Vec<Caller> {
-        let address = self.server.address();
-        let mut settings = round.settings(format!("postgresql://somebody@{address}/store?sslmode=disable"));
-        settings.max_wait = DEADLINE;
-        settings.store_outage_max = OUTAGE;
-        let callers: Vec<Caller> = classes.iter().map(|class| round.caller_of(&settings, "scripted", class)).collect();
-        join_all(callers.iter().map(Caller::send)).await;
-        callers
-    }
-
-    /// Whoever has given a doubtful answer is not asked again: what comes next on that connection may belong to it.
-    #[track_caller]
-    fn asked_nobody_twice(&self) {
-        let acquires = self.server.acquires().split_off(self.before.load(Ordering::SeqCst));
-        let mut asked: Vec<usize> = acquires.iter().map(|query| query.connection).collect();
-        assert!(!asked.is_empty(), "nobody asked: there was no fault");
-        asked.sort_unstable();
-        asked.dedup();
-        assert_eq!(asked.len(), acquires.len(), "a connection was asked again after a doubtful answer");
-    }
-
-    /// Ends it. What it granted goes into the books.
-    fn end(self, round: &mut Round) {
-        drop(self.server);
-        for (class, slots) in &*lock(&self.granted) {
-            round.scripted_store_granted(class, *slots);
-        }
-    }
-}
-
-/// A slot at once for each caller.
-fn grant(query: &Query) -> Row {
-    let at_once = Value::Int8Array(vec![0; callers(query)]);
-    Row::grant(query, Duration::ZERO).set("waits_us", at_once).null("retry_us")
-}
-
-fn callers(query: &Query) -> usize {
-    query.ask.as_ref().expect("an acquire").costs.len()
-}
-
+/// A grant, if nothing were wrong with what comes around it.
 fn spoilt(query: &Query) -> Vec<Row> {
     vec![grant(query)]
-}
-
-fn class(query: &Query) -> String {
-    query.ask.as_ref().expect("an acquire").class.clone()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

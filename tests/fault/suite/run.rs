@@ -147,7 +147,8 @@ impl Suite {
         let (mut done, mut inconclusive) = (0, 0);
         while done < rounds {
             report::running(&format!("{} {}: round {} of {rounds}", case.id, case.name, done + 1));
-            let round = self.within(case.length.patience() + AROUND, one_round(case, Arc::clone(&self.ground), self.options.long));
+            let round = self
+                .within(case.length.patience() + AROUND, one_round(case, Arc::clone(&self.ground), self.options.long));
             let mut verdict = match round {
                 Ok(verdict) => verdict,
                 // It blocks a thread, or the ground is not there: no better in the next round.
