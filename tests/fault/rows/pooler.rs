@@ -41,7 +41,7 @@ pub const CASES: &[Case] = &[
 const DEADLINE: Duration = Duration::from_secs(1);
 
 async fn paused(round: &mut Round) {
-    let pooled = Pooled::start(round, 20).await;
+    let pooled = Pooled::start(round, 20, &[]).await;
     let mut settings = round.settings(pooled.url(round));
     settings.max_wait = DEADLINE;
     let caller = round.caller(&settings).await;
@@ -61,7 +61,7 @@ async fn paused(round: &mut Round) {
 }
 
 async fn killed(round: &mut Round) {
-    let pooled = Pooled::start(round, 20).await;
+    let pooled = Pooled::start(round, 20, &[]).await;
     let mut settings = round.settings(pooled.url(round));
     settings.max_wait = DEADLINE;
     let caller = round.caller(&settings).await;
@@ -85,14 +85,14 @@ pub struct Pooled {
 }
 
 impl Pooled {
-    /// With at most `size` connections to the server.
-    pub async fn start(round: &mut Round, size: usize) -> Self {
+    /// With at most `size` connections to the server, and `settings` of PgBouncer's own.
+    pub async fn start(round: &mut Round, size: usize, settings: &'static [(&'static str, &'static str)]) -> Self {
         let server = round.own_server(&[]).await;
         let start = {
             let server = Arc::clone(&server);
             move || {
                 let server = server.lock().unwrap_or_else(PoisonError::into_inner);
-                PgBouncer::start(&server, size, &[(ROLE, PASSWORD)], &[]).unwrap_or_else(|error| panic!("{error}"))
+                PgBouncer::start(&server, size, &[(ROLE, PASSWORD)], settings).unwrap_or_else(|error| panic!("{error}"))
             }
         };
         let bouncer = tokio::task::spawn_blocking(start).await.expect("PgBouncer starts");
