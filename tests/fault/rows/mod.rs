@@ -1,15 +1,19 @@
 //! The cases, one stage a file.
 
-mod cancel;
+mod answer;
 mod connect;
 mod dns;
 mod failover;
 mod half_open;
 mod link;
 mod pool;
+mod pooler;
+mod process;
 mod query;
+mod scripted_store;
 mod server;
 mod startup;
+mod storm;
 mod tls;
 
 use crate::suite::Case;
@@ -23,11 +27,14 @@ pub fn all() -> Vec<&'static Case> {
         startup::CASES,
         pool::CASES,
         query::CASES,
+        answer::CASES,
         link::CASES,
         half_open::CASES,
         server::CASES,
         failover::CASES,
-        cancel::CASES,
+        pooler::CASES,
+        storm::CASES,
+        process::CASES,
     ]
     .into_iter()
     .flatten()

@@ -39,8 +39,8 @@ pub struct Database {
 /// A name that the shared server's certificate holds for, besides localhost and 127.0.0.1.
 pub const DATABASE_NAME: &str = "db.test";
 /// What the callers log in with. Nobody else can reach the server: loopback, and ended with the suite.
-const ROLE: &str = "fault_client";
-const PASSWORD: &str = "not-a-real-password";
+pub const ROLE: &str = "fault_client";
+pub const PASSWORD: &str = "not-a-real-password";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Ground {
