@@ -26,6 +26,7 @@ pub struct Ground {
 }
 
 /// A migrated database, whoever keeps its server running.
+#[derive(Clone)]
 pub struct Database {
     admin_url: String,
     address: SocketAddr,
