@@ -38,18 +38,35 @@ pub(super) struct Resolved {
     pub addresses: Vec<IpAddr>,
     /// When to ask again.
     pub fresh_for: Duration,
+    /// Whose addresses there may be, for all that was answered.
+    pub silent: Option<Family>,
 }
 
-/// Asks for IPv4 and IPv6 addresses at once. IPv6 is not waited for once IPv4 has answered: many name servers are silent
-/// about a type that they do not know.
+/// One of the two kinds of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+}
+
+/// Asks for IPv4 and IPv6 addresses at once. Once IPv4 has answered, IPv6 is waited for as long as `wait_for_v6`, often not
+/// at all: many name servers are silent about a type that they do not know.
 pub(super) async fn resolve<C: Clock>(
     clock: &C,
     name: &str,
     nameservers: &[SocketAddr],
+    wait_for_v6: Duration,
 ) -> Result<Resolved, StoreError> {
     let questions = Questions::read(name, nameservers).map_err(|error| failed(name, &error))?;
     let (mut v4, mut v6) = (FuturesUnordered::new(), FuturesUnordered::new());
     let (mut answered_v4, mut answered_v6) = (None, None);
+    let mut v6_until = None;
     loop {
         if answered_v4.is_none() {
             v4.push(questions.ask(RecordType::A));
@@ -58,23 +75,28 @@ pub(super) async fn resolve<C: Clock>(
             v6.push(questions.ask(RecordType::AAAA));
         }
         let again = clock.now() + REPEAT;
-        while clock.now() < again {
+        loop {
             tokio::select! {
                 biased;
                 Some(answer) = v4.next(), if answered_v4.is_none() => answered_v4 = Some(answer),
                 Some(answer) = v6.next(), if answered_v6.is_none() => answered_v6 = Some(answer),
-                () = clock.sleep_until(again) => break,
+                () = clock.sleep_until(v6_until.map_or(again, |moment| again.min(moment))) => break,
             }
             match (&answered_v4, &answered_v6) {
                 (Some(Ok(first)), Some(Ok(second))) => return Ok(first.and(second)),
-                (Some(Ok(found)), _) | (Some(Err(_)), Some(Ok(found))) => return Ok(found.clone()),
+                (Some(Ok(found)), Some(Err(_))) | (Some(Err(_)), Some(Ok(found))) => return Ok(found.clone()),
                 (Some(Err(error)), Some(Err(_))) => return Err(failed(name, error)),
+                (Some(Ok(_)), None) => v6_until = v6_until.or(Some(clock.now() + wait_for_v6)),
                 _ => {}
             }
         }
-        // IPv4 has had its time.
-        if let (None, Some(Ok(found))) = (&answered_v4, &answered_v6) {
-            return Ok(found.clone());
+        match (&answered_v4, &answered_v6) {
+            (Some(Ok(found)), None) if v6_until.is_some_and(|moment| moment <= clock.now()) => {
+                return Ok(Resolved { silent: Some(Family::V6), ..found.clone() });
+            }
+            // IPv4 has had its time.
+            (None, Some(Ok(found))) => return Ok(Resolved { silent: Some(Family::V4), ..found.clone() }),
+            _ => {}
         }
     }
 }
@@ -86,12 +108,12 @@ impl Resolved {
             return Err(NetError::Message("the answer holds no address"));
         }
         let ttl = lookup.answers().iter().map(|record| record.ttl).min().unwrap_or_default();
-        Ok(Self { addresses, fresh_for: Duration::from_secs(ttl.into()).clamp(FRESH.0, FRESH.1) })
+        Ok(Self { addresses, fresh_for: Duration::from_secs(ttl.into()).clamp(FRESH.0, FRESH.1), silent: None })
     }
 
     fn and(&self, other: &Self) -> Self {
         let addresses = self.addresses.iter().chain(&other.addresses).copied().collect();
-        Self { addresses, fresh_for: self.fresh_for.min(other.fresh_for) }
+        Self { addresses, fresh_for: self.fresh_for.min(other.fresh_for), silent: None }
     }
 }
 

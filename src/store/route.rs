@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::connect::Target;
+use super::dns::{Family, Resolved};
 use super::{Progress, StoreError, dns};
 use crate::clock::Clock;
 use crate::config::connection::{Connection, Host, Place};
@@ -17,6 +18,9 @@ use crate::policy::stage::Stage;
 
 /// Once one name has answered, the others get as long.
 const OTHERS: Duration = Duration::from_millis(250);
+
+/// How long IPv6 addresses are waited for where they matter.
+const WAIT_FOR_V6: Duration = Duration::from_millis(300);
 
 /// One resolution at the end of its time to live ends by then; the next is a second later.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -50,7 +54,9 @@ impl Route {
             let names: Vec<_> = self.names().map(|host| format!("{:?}", host.place.to_string())).collect();
             progress.towards(names.join(", "));
         }
-        self.resolve(clock).await?;
+        // Where all that is known has failed, there may be more to know.
+        let wait_for_v6 = if self.learnt().has_only_failed() { WAIT_FOR_V6 } else { Duration::ZERO };
+        self.resolve(clock, wait_for_v6).await?;
         Ok(self.learnt().in_order())
     }
 
@@ -60,7 +66,7 @@ impl Route {
         let now = clock.now();
         if self.look_again().is_some_and(|moment| moment <= now) {
             self.learnt().look_again = Some(now + LOOK_AGAIN);
-            if let Some(Err(error)) = clock.until(now + LOOK_AGAIN, self.resolve(clock)).await {
+            if let Some(Err(error)) = clock.until(now + LOOK_AGAIN, self.resolve(clock, WAIT_FOR_V6)).await {
                 tracing::debug!(%error, "the store's name cannot be looked up, its sessions stay");
             }
         }
@@ -97,7 +103,7 @@ impl Route {
     }
 
     /// Asks for all names at once. One that stays silent does not hold up the others: what it stood for before stays.
-    async fn resolve<C: Clock>(&self, clock: &C) -> Result<(), StoreError> {
+    async fn resolve<C: Clock>(&self, clock: &C, wait_for_v6: Duration) -> Result<(), StoreError> {
         let Connection { hosts, nameservers, .. } = &*self.connection;
         let mut found: Vec<Option<Vec<Target>>> = hosts.iter().map(literal).collect();
         let mut questions: FuturesUnordered<_> = hosts
@@ -107,7 +113,9 @@ impl Route {
                 Place::Name(name) => Some((index, host, name)),
                 Place::Address(_) | Place::Socket(_) => None,
             })
-            .map(|(index, host, name)| async move { (index, host, dns::resolve(clock, name, nameservers).await) })
+            .map(|(index, host, name)| async move {
+                (index, host, dns::resolve(clock, name, nameservers, wait_for_v6).await)
+            })
             .collect();
         let mut look_again: Option<Instant> = None;
         let mut failure = None;
@@ -122,9 +130,7 @@ impl Route {
                         let fresh_until = now + resolved.fresh_for;
                         look_again = Some(look_again.map_or(fresh_until, |moment| moment.min(fresh_until)));
                         patience.get_or_insert(now + OTHERS);
-                        let host_name: Arc<str> = host.place.to_string().into();
-                        let target = |ip: &IpAddr| Target::Tcp { host: Arc::clone(&host_name), address: (*ip, host.port).into() };
-                        found[index] = Some(resolved.addresses.iter().map(target).collect());
+                        found[index] = Some(self.learnt().addresses(index, host, &resolved));
                     }
                     Err(error) => failure = Some(error),
                 },
@@ -154,6 +160,22 @@ impl Route {
 }
 
 impl Learnt {
+    /// What an answer says that a host stands for. Of a family that was silent, what is known stays.
+    fn addresses(&self, index: usize, host: &Host, resolved: &Resolved) -> Vec<Target> {
+        let name: Arc<str> = host.place.to_string().into();
+        let target = |ip: &IpAddr| Target::Tcp { host: Arc::clone(&name), address: (*ip, host.port).into() };
+        let known = self.current.get(index).into_iter().flatten();
+        let silent = known.filter(|known| match known {
+            Target::Tcp { address, .. } => resolved.silent == Some(Family::of(address.ip())),
+            Target::Socket(_) => false,
+        });
+        resolved.addresses.iter().map(target).chain(silent.cloned()).collect()
+    }
+
+    fn has_only_failed(&self) -> bool {
+        !self.failed.is_empty() && self.current.iter().flatten().all(|target| self.failed.contains_key(target))
+    }
+
     fn in_order(&self) -> Vec<Target> {
         let mut targets: Vec<Target> = Vec::new();
         for target in self.current.iter().flatten() {
@@ -185,6 +207,8 @@ async fn sleep_until<C: Clock>(clock: &C, moment: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn target(last: u8) -> Target {
@@ -214,6 +238,31 @@ mod tests {
         assert_eq!(route.learnt().in_order(), [target(3), target(2), target(1)]);
         route.served(&target(1));
         assert_eq!(route.learnt().in_order(), [target(1), target(3), target(2)]);
+    }
+
+    #[test]
+    fn an_answer_replaces_what_is_known_but_for_the_family_that_was_silent() {
+        let host = Host { place: Place::Name("db".into()), port: 5432 };
+        let (old_v4, v6) = (target(1), Target::Tcp { host: "db".into(), address: (Ipv6Addr::LOCALHOST, 5432).into() });
+        let mut learnt = learnt(&[]);
+        learnt.current[0] = vec![old_v4, v6.clone()];
+        let mut resolved =
+            Resolved { addresses: vec![[127, 0, 0, 2].into()], fresh_for: Duration::ZERO, silent: Some(Family::V6) };
+        assert_eq!(learnt.addresses(0, &host, &resolved), [target(2), v6]);
+        resolved.silent = None;
+        assert_eq!(learnt.addresses(0, &host, &resolved), [target(2)]);
+    }
+
+    #[test]
+    fn only_where_everything_known_has_failed_is_there_reason_to_look_further() {
+        let route = route(learnt(&[1, 2]));
+        assert!(!route.learnt().has_only_failed());
+        route.failed(&target(1));
+        assert!(!route.learnt().has_only_failed());
+        route.failed(&target(2));
+        assert!(route.learnt().has_only_failed());
+        route.served(&target(2));
+        assert!(!route.learnt().has_only_failed());
     }
 
     #[test]
