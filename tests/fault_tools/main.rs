@@ -8,6 +8,7 @@ mod tools;
 
 mod certificates;
 mod disk_full;
+mod door;
 mod faketime;
 mod judge;
 mod kept;
