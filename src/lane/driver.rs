@@ -121,7 +121,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
             None => state.way.probe_after().map(|_| Question::Probe),
         };
         let asked = if without_slots.is_some() { 0 } else { state.waiters.len().min(BATCH) };
-        state.call = Some(InFlight { progress: Arc::clone(progress), asked });
+        state.call = Some(InFlight { progress: Arc::clone(progress), began: now, asked });
         if let Some(question) = without_slots {
             return Some((question, deadline));
         }

@@ -32,6 +32,7 @@ pub(super) struct State {
 /// The call in flight.
 pub(super) struct InFlight {
     pub progress: Arc<Progress>,
+    pub began: Instant,
     /// How many it asks for, whether or not they still wait.
     pub asked: usize,
 }
@@ -177,21 +178,22 @@ impl State {
     /// The caller's `max_wait` has passed: it leaves the queue with this error, unless it has been answered meanwhile.
     pub fn out_of_time<C: Clock, S: Store>(&mut self, lane: &Lane<C, S>, place: u64) -> Option<AcquireError> {
         let Waiter { asked, uncertain, mut lost, .. } = self.waiters.remove(&place)?;
-        let stage = self.call.as_ref().map(|call| call.progress.stage());
-        let request_left = asked && stage == Some(Stage::Query);
+        let in_flight = self.call.as_ref().map(|call| {
+            StoreError::out_of_time(&call.progress).after(lane.clock.now().saturating_since(call.began))
+        });
+        let request_left = asked && in_flight.as_ref().is_some_and(|call| call.stage == Stage::Query);
         lost += u32::from(request_left);
         let error = if request_left || uncertain {
             let message = "max_wait passed while the store's answer was missing: a slot may have been spent";
             AcquireError { stage: Some(Stage::Query), ..lane.error(Code::Uncertain, message) }
         } else {
-            let failure = self.last_failure.as_ref();
-            let stage = stage.or_else(|| failure.map(|failure| failure.stage));
-            let message = match (failure, stage) {
-                (Some(failure), _) => format!("max_wait passed without a slot; the store failed last: {failure}"),
-                (None, Some(stage)) => format!("max_wait passed without a slot, in stage {stage}"),
-                (None, None) => "max_wait passed without a slot".into(),
+            // A call that was only just begun says less than the one that failed before it.
+            let reason = self.last_failure.as_ref().or(in_flight.as_ref());
+            let message = match reason {
+                Some(reason) => format!("max_wait passed without a slot: {reason}"),
+                None => "max_wait passed without a slot".into(),
             };
-            AcquireError { stage, ..lane.error(Code::WaitExceeded, message) }
+            AcquireError { stage: reason.map(|reason| reason.stage), ..lane.error(Code::WaitExceeded, message) }
         };
         Some(AcquireError { lost, ..error })
     }
