@@ -10,6 +10,7 @@ mod answer;
 mod connect;
 pub mod direct;
 mod dns;
+mod ending;
 pub mod floor;
 mod frames;
 #[cfg(feature = "test-util")]
