@@ -11,6 +11,7 @@ mod connect;
 mod descriptors;
 pub mod direct;
 mod dns;
+mod ending;
 pub mod floor;
 mod frames;
 #[cfg(feature = "test-util")]

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
 use super::connect::{Duplex, Target};
+use super::ending::Ending;
 use super::frames::{Frames, Status};
 use super::{Failing, StoreError, descriptors};
 use crate::config::connection::{Tls, TlsMode};
@@ -41,8 +42,12 @@ impl Encryption {
         let connector = self.connector().await?;
         let answer = ask_for_tls(&mut stream).await.map_err(|error| broke(target, &error))?;
         accepted(answer, target)?;
+        let (stream, ended) = Ending::of(stream);
         let stream = tokio_native_tls::TlsConnector::from(connector).connect(host, stream).await.map_err(|error| {
             self.forget();
+            if ended.is_so() {
+                return broke(target, &io::ErrorKind::UnexpectedEof.into());
+            }
             handshake_failed(target, error)
         })?;
         let server_end_point = stream.get_ref().tls_server_end_point().ok().flatten();

@@ -5,7 +5,6 @@
 use std::fs;
 use std::time::Duration;
 
-use call_budget::Settings;
 use tokio::time::{sleep, timeout};
 
 use crate::suite::error::uncertain;
@@ -102,16 +101,20 @@ async fn waiting(round: &mut Round) {
     recovers_without(round, &caller, session).await;
 }
 
-/// A caller with one session, on a server that gives up the unreachable, and the means to make it so.
+/// A caller with one session, of a server that gives up the unreachable, and the means to make it so. (The server is of
+/// this case's own process.)
 async fn prepared(round: &mut Round) -> (Caller, SessionSeen, Firewall) {
-    let keepalives = [
-        ("tcp_keepalives_idle", "1"),
-        ("tcp_keepalives_interval", "1"),
-        ("tcp_keepalives_count", "2"),
-        ("tcp_user_timeout", "2000"),
+    const GIVE_UP: [&str; 4] = [
+        "tcp_keepalives_idle = 1",
+        "tcp_keepalives_interval = 1",
+        "tcp_keepalives_count = 2",
+        "tcp_user_timeout = 2000",
     ];
-    let _server = round.own_server(&keepalives).await;
-    let mut settings: Settings = round.settings(round.database().url_by_way_of(round.database().address()));
+    for setting in GIVE_UP {
+        let sql = format!("ALTER DATABASE postgres SET {setting}");
+        round.admin().await.batch_execute(&sql).await.expect("the server answers");
+    }
+    let mut settings = round.settings(round.database().url_by_way_of(round.database().address()));
     settings.max_wait = STORE_CALL;
     let caller = round.caller(&settings).await;
     caller.send().await;

@@ -1,10 +1,14 @@
 //! Faults of the wire under a session: cut, slow, in pieces, coming and going.
 
+use std::iter;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use call_budget::policy::stage::Stage;
 use call_budget::{Code, Settings};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use crate::suite::error::{judged, says};
@@ -39,6 +43,18 @@ pub const CASES: &[Case] = &[
         needs: nothing,
         own_process: None,
         run: |round| Box::pin(every_byte_plain(round)),
+    },
+    Case {
+        row: 8,
+        id: "8.opening",
+        name: "the connection is cut while a session is opened, at some bytes of the TLS handshake and the login",
+        how: How::Proxy,
+        deadline: STORE_CALL,
+        length: Length::Long,
+        heals: HEALS_SOON,
+        needs: nothing,
+        own_process: None,
+        run: |round| Box::pin(opening(round)),
     },
     Case {
         row: 9,
@@ -104,26 +120,26 @@ pub const CASES: &[Case] = &[
 
 /// Through TLS the bytes are those of records: whatever a record is cut at, nothing of it counts.
 async fn every_byte(round: &mut Round) {
-    let share = if round.long_form() { 1 } else { 61 };
+    let share = if round.long_form() { LONG_FORM } else { 61 };
     cut_answers(round, share).await;
 }
 
 async fn every_byte_plain(round: &mut Round) {
     let _server = round.own_server(&[]).await;
-    let share = if round.long_form() { 1 } else { 17 };
+    let share = if round.long_form() { LONG_FORM } else { 17 };
     cut_answers(round, share).await;
 }
 
-/// Cuts one answer after the other, at each byte but the last, with FIN and with RST. Short of the long form at one of
-/// `share` bytes, other ones each time, and always just before the last byte: it alone says that the commit is through.
+/// Cuts one answer after the other, with FIN and with RST: at one of `share` bytes, the next ones in the next round, and
+/// always just before the last byte, which alone says that the commit is through.
 async fn cut_answers(round: &mut Round, share: u64) {
     let proxy = Proxied::start_own(round).await;
     let mut settings = settings(round, proxy.address());
     settings.store_outage_max = Duration::ZERO;
     let caller = round.caller(&settings).await;
     let whole = length_of_an_answer(&caller, &proxy).await;
-    let first = fastrand::u64(1..=share);
-    let places = (1..whole).filter(|place| place % share == first % share || *place == whole - 1);
+    let turn = TURN.fetch_add(1, Ordering::SeqCst) % share;
+    let places = (1..whole).filter(|place| place % share == turn || *place == whole - 1);
     for (after, action) in places.flat_map(|place| [(place, Action::Fin), (place, Action::Reset)]) {
         let lost = caller.counters().lost;
         let trigger = proxy.own().arm(Trigger::new(Stream::Downstream, after, action).since_armed());
@@ -143,6 +159,44 @@ async fn cut_answers(round: &mut Round, share: u64) {
         round.recovered_in(healed.elapsed());
     }
 }
+
+/// Whatever is cut before the request has left is an outage in its stage: nothing is spent, and nobody is told to change
+/// settings. It ends with the first cut that falls into the answer.
+async fn opening(round: &mut Round) {
+    // Less than an answer has: none is jumped over.
+    let share = if round.long_form() { 31 } else { 151 };
+    let proxy = Proxied::start_own(round).await;
+    let mut settings = settings(round, proxy.address());
+    settings.store_outage_max = Duration::ZERO;
+    let caller = round.caller(&settings).await;
+
+    round.fault();
+    round.no_send_is_allowed();
+    let second = 2 + TURN.fetch_add(1, Ordering::SeqCst) % share;
+    let places = iter::once(1).chain((0..).map(|step| second + step * share));
+    for (after, action) in places.flat_map(|place| [(place, Action::Fin), (place, Action::Reset)]) {
+        let trigger = proxy.own().arm(Trigger::new(Stream::Downstream, after, action));
+        let error = caller.try_send().await.refused();
+        trigger.disarm();
+        says(&error, &[&proxy.address().to_string()]);
+        match error.stage() {
+            Some(stage @ (Stage::Tls | Stage::Startup)) => judged(&error, stage, 0),
+            _ => {
+                judged(&error, Stage::Query, 1);
+                assert!(after > 2 * share, "a session cannot be open after byte {after}: {error}");
+                break;
+            }
+        }
+    }
+
+    round.heal();
+    round.recover(&caller).await;
+}
+
+/// As many rounds as the long form makes: together they cut at every byte.
+const LONG_FORM: u64 = Length::Long.repeats() as u64;
+/// Which bytes it is the turn of.
+static TURN: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(fastrand::u64(..1 << 32)));
 
 /// The bytes on the wire of an answer on a session that has served before.
 async fn length_of_an_answer(caller: &Caller, proxy: &Proxied) -> u64 {
@@ -243,22 +297,31 @@ async fn flapping(round: &mut Round) {
 async fn flapping_silently(round: &mut Round) {
     let address = round.database().address();
     let caller = round.caller(&settings(round, address)).await;
-    let firewall = Firewall::new().unwrap_or_else(|why| panic!("{why}"));
+    let firewall = Arc::new(Firewall::new().unwrap_or_else(|why| panic!("{why}")));
+    // Not in the task that calls: the packet filter's command takes its time.
+    let down = || {
+        let firewall = Arc::clone(&firewall);
+        spawn_blocking(move || firewall.drop_port(address.port()))
+    };
+    let up = || {
+        let firewall = Arc::clone(&firewall);
+        spawn_blocking(move || firewall.lift())
+    };
     let flaps = flaps(round);
     let flapping = async {
         for _ in 0..flaps {
-            firewall.drop_port(address.port());
+            down().await.expect("the link goes down");
             sleep(HALF).await;
-            firewall.lift();
+            up().await.expect("the link comes back");
             sleep(HALF).await;
         }
     };
     call_during(round, &caller, flapping).await;
 
-    firewall.drop_port(address.port());
+    down().await.expect("the link goes down");
     let heal = async {
         sleep(HALF).await;
-        firewall.lift();
+        up().await.expect("the link comes back");
     };
     round.healing(&caller, heal).await;
 }

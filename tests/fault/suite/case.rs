@@ -60,7 +60,7 @@ pub enum Length {
 }
 
 impl Length {
-    pub fn repeats(self) -> u32 {
+    pub const fn repeats(self) -> u32 {
         match self {
             Length::Short => 20,
             Length::Long => 3,
