@@ -222,6 +222,8 @@ impl Stepped {
         for ended in ended(promised).await.iter().chain(&after) {
             assert_eq!(ended.result.as_ref().ok(), Some(&Sent::Left), "{ended:?}");
         }
+        let arrived = arrived(round, from).await;
+        assert_eq!(early(&arrived), 0, "requests came early, at {arrived:?}");
         let counters = second.counters();
         assert_eq!((counters.clock_steps, counters.fence_requests), (1, 1), "{counters:?}");
         if let Offset::Ahead(_) = offset {
@@ -231,8 +233,6 @@ impl Stepped {
         let fenced = fences_of(round).await;
         assert_eq!(fenced, fences + 1, "the budget was fenced");
         round.recovered_in(after.iter().map(|ended| ended.took).min().expect("they called"));
-        let arrived = arrived(round, from).await;
-        assert_eq!(early(&arrived), 0, "requests came early, at {arrived:?}");
     }
 }
 
