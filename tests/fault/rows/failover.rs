@@ -14,7 +14,7 @@ use call_budget::{Code, Settings};
 use hickory_resolver::proto::rr::RecordType;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::server::{assert_says, books, kill, on};
+use super::server::{Books, assert_says, books, kill, on};
 use crate::suite::judge::Spread;
 use crate::suite::vendor::now_us;
 use crate::suite::{CLASS, Caller, Case, Database, HEALS_SOON, How, Length, Member, Round};
@@ -250,7 +250,7 @@ impl Failover {
     }
 
     /// From now on the standby hears nothing. What had been granted by then is on both.
-    async fn cut_off(&self, round: &mut Round) -> u64 {
+    async fn cut_off(&self, round: &mut Round) -> Books {
         on(&self.pair, |pair| {
             pair.wait_until_in_step();
             ask(&pair.standby, "ALTER SYSTEM SET primary_conninfo = ''");
@@ -262,7 +262,7 @@ impl Failover {
             });
         })
         .await;
-        books(&self.new, &round.budget().await).await.granted
+        books(&self.new, &round.budget().await).await
     }
 
     async fn promote_and_move(&mut self) {
@@ -291,14 +291,14 @@ impl Failover {
 
     /// From now on the books are read at the new primary, with what the old one granted after the standby had been cut
     /// off: the callers know of it, the new one does not.
-    async fn settle(&self, round: &mut Round, before: u64) {
+    async fn settle(&self, round: &mut Round, before: Books) {
         let budget = round.budget().await;
         assert_eq!(self.sessions_at_the_old_one(round.application_name()).await, 0, "nobody is left at the old one");
-        let only_there = books(&self.old, &budget).await.granted - before;
+        let only_there = books(&self.old, &budget).await.granted - before.granted;
         round.judge_at(Arc::clone(&self.new)).await;
         round.scripted_store_granted(CLASS, only_there);
         let fences = books(&self.new, &budget).await.fences;
-        assert!(fences > 1, "the new primary was fenced on its first call: {fences}");
+        assert_eq!(fences, before.fences + 1, "the new primary was fenced on its first call");
         round.note(format!("{only_there} grants of the old primary are unknown to the new one, which was fenced"));
     }
 }

@@ -1,6 +1,7 @@
 //! The cases, one stage a file.
 
 mod answer;
+mod clock;
 mod connect;
 mod dns;
 mod failover;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<&'static Case> {
         half_open::CASES,
         server::CASES,
         failover::CASES,
+        clock::CASES,
         pooler::CASES,
         storm::CASES,
         process::CASES,

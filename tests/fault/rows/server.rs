@@ -171,7 +171,9 @@ async fn backend_killed(round: &mut Round) {
 
     round.fault();
     let (ended, ()) = tokio::join!(caller.try_send(), async {
-        signal(pid_at_work(&database, &name).await, "KILL");
+        let pid = pid_at_work(&database, &name).await;
+        // Not here: this task is also the caller's.
+        tokio::task::spawn_blocking(move || signal(pid, "KILL")).await.expect("it is killed");
     });
     // The server ends all sessions and recovers; the call goes on trying meanwhile.
     match ended.result {

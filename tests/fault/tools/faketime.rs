@@ -7,20 +7,26 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use call_budget::service::scratch_postgres::{ScratchOptions, ScratchPostgres};
 use tempfile::TempDir;
 
+/// A wall clock that can be stepped, for processes that are started with its [`environment`](SteppedClock::environment).
+/// To be kept for as long as they run: they read it at each look at their clock.
+pub struct SteppedClock {
+    folder: TempDir,
+    library: PathBuf,
+}
+
 /// A server with a wall clock of its own, right until it is stepped. Both end with the value.
 pub struct SteppedServer {
     pub postgres: ScratchPostgres,
-    /// Read by the server at each look at its clock.
-    clock: TempDir,
+    clock: SteppedClock,
 }
 
-/// Which way the server's wall clock is off.
+/// Which way a wall clock is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
     None,
@@ -28,33 +34,63 @@ pub enum Offset {
     Behind(Duration),
 }
 
+impl SteppedClock {
+    /// A clock that is right. An error says what to install.
+    pub fn new() -> Result<Self, String> {
+        let library = library().ok_or(MISSING)?;
+        let folder = tempfile::Builder::new().prefix("call-budget-clock-").tempdir();
+        let folder = folder.map_err(|error| format!("no temporary folder for the clock: {error}"))?;
+        // Whoever reads it may run as somebody else.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
+        let clock = Self { folder, library };
+        clock.step(Offset::None);
+        Ok(clock)
+    }
+
+    /// Sets the clock; the offset is to the machine's own, not to the last one. In force when it returns.
+    pub fn step(&self, offset: Offset) {
+        let text = match offset {
+            Offset::None => "+0".to_owned(),
+            Offset::Ahead(by) => format!("+{:.6}", by.as_secs_f64()),
+            Offset::Behind(by) => format!("-{:.6}", by.as_secs_f64()),
+        };
+        // Replaced as a whole: a process that looks meanwhile sees the old offset or the new one.
+        let next = self.folder.path().join("next");
+        fs::write(&next, text).and_then(|()| fs::rename(&next, self.file())).expect("the clock's folder is ours");
+    }
+
+    /// The variables of a process that is to have this clock. Its monotonic clocks stay the machine's: without the two
+    /// that say so, libfaketime steps them too, CLOCK_BOOTTIME among them.
+    pub fn environment(&self) -> [(&'static str, String); 6] {
+        [
+            ("LD_PRELOAD", self.library.display().to_string()),
+            ("FAKETIME_TIMESTAMP_FILE", self.file().display().to_string()),
+            ("FAKETIME_NO_CACHE", "1".into()),
+            ("DONT_FAKE_MONOTONIC", "1".into()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+            ("NO_FAKE_STAT", "1".into()),
+        ]
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("offset")
+    }
+}
+
 impl SteppedServer {
     /// An error says what to install.
     pub fn start(settings: &[(&str, &str)]) -> Result<Self, String> {
-        let library = library().ok_or(MISSING)?;
-        let clock = tempfile::Builder::new().prefix("call-budget-clock-").tempdir();
-        let clock = clock.map_err(|error| format!("no temporary folder for the clock: {error}"))?;
-        // The server may run as somebody else.
-        fs::set_permissions(clock.path(), Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
-        set(clock.path(), Offset::None);
-        let file = offset_file(clock.path()).display().to_string();
-        let environment = [
-            ("LD_PRELOAD", &*library.to_string_lossy()),
-            ("FAKETIME_TIMESTAMP_FILE", &file),
-            ("FAKETIME_NO_CACHE", "1"),
-            ("DONT_FAKE_MONOTONIC", "1"),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-            ("NO_FAKE_STAT", "1"),
-        ];
+        let clock = SteppedClock::new()?;
+        let environment = clock.environment();
+        let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let options = ScratchOptions { settings, environment: &environment, ..ScratchOptions::default() };
         let postgres = ScratchPostgres::start_with(&options).map_err(|error| error.to_string())?;
         Ok(Self { postgres, clock })
     }
 
-    /// Sets the server's wall clock; the offset is to the machine's own, not to the last one. In force when it returns,
-    /// in open sessions too.
+    /// Sets the server's wall clock, in open sessions too: see [`SteppedClock::step`].
     pub fn step(&self, offset: Offset) {
-        set(self.clock.path(), offset);
+        self.clock.step(offset);
     }
 }
 
@@ -64,21 +100,6 @@ pub fn available() -> Result<(), String> {
 }
 
 const MISSING: &str = "no libfaketime found here: install it (sudo apt install faketime)";
-
-/// Replaced as a whole: a server that looks meanwhile sees the old offset or the new one.
-fn set(clock: &Path, offset: Offset) {
-    let text = match offset {
-        Offset::None => "+0".to_owned(),
-        Offset::Ahead(by) => format!("+{:.6}", by.as_secs_f64()),
-        Offset::Behind(by) => format!("-{:.6}", by.as_secs_f64()),
-    };
-    let (file, next) = (offset_file(clock), clock.join("next"));
-    fs::write(&next, text).and_then(|()| fs::rename(&next, &file)).expect("the clock's folder is ours");
-}
-
-fn offset_file(clock: &Path) -> PathBuf {
-    clock.join("offset")
-}
 
 /// Debian keeps it in a folder named after the architecture, others beside it.
 fn library() -> Option<PathBuf> {
