@@ -5,6 +5,7 @@ mod connect;
 mod pooler;
 mod process;
 mod query;
+mod random;
 mod scripted_store;
 mod storm;
 
@@ -13,7 +14,7 @@ use crate::suite::Case;
 /// Every case, by row.
 pub fn all() -> Vec<&'static Case> {
     let mut all: Vec<&Case> =
-        [connect::CASES, query::CASES, answer::CASES, process::CASES, pooler::CASES, storm::CASES]
+        [connect::CASES, query::CASES, answer::CASES, process::CASES, pooler::CASES, storm::CASES, random::CASES]
             .into_iter()
             .flatten()
             .collect();
