@@ -125,7 +125,10 @@ impl Caller {
         Account {
             class: self.class.to_string(),
             permits: counters.permits,
-            dropped: counters.dropped_round_trip + counters.dropped_late + counters.dropped_unwanted,
+            dropped: counters.dropped_round_trip
+                + counters.dropped_late
+                + counters.dropped_unwanted
+                + counters.dropped_clock_step,
             lost: counters.lost,
         }
     }
