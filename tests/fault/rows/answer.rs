@@ -178,6 +178,8 @@ async fn commit_not_replicated(round: &mut Round) {
     };
     is_doubtful(&ended.refused(), Code::StoreUnavailable, "its commit came with a warning");
     round.healing(&caller, of_the_standby(&pair, ScratchPostgres::resume)).await;
+    // What others asked for meanwhile has come, and stands in the books.
+    caller.send().await;
 }
 
 async fn of_the_standby(
