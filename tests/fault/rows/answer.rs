@@ -2,16 +2,20 @@
 //! moments. Each case asks for the same: no permit, the doubtful connection is not asked again, and what may have been spent
 //! is counted.
 
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use call_budget::policy::stage::Stage;
+use call_budget::service::scratch_postgres::{Halt, ScratchError, ScratchPostgres};
 use call_budget::{AcquireError, Code};
 use futures_util::future::{BoxFuture, join_all};
+use tokio::time::sleep;
 
 use super::scripted_store::{ScriptedStore, class, grant};
-use crate::suite::{CLASS, Caller, Case, HEALS, How, Length, Round, nothing};
+use crate::suite::{CLASS, Caller, Case, Database, HEALS, How, Length, Round, nothing};
 use crate::tools::scripted_postgres::{Act, Kind, Point, Query, Report, Row, Script, Value};
+use crate::tools::standby::{PRIMARY, Pair, Replication, STANDBY};
 
 pub const CASES: &[Case] = &[
     case(28, "28.no_ready", "a row and CommandComplete come, and ReadyForQuery does not", |round| {
@@ -24,6 +28,17 @@ pub const CASES: &[Case] = &[
     case(28, "28.commit_warning", "the commit comes with a warning: no standby has it", |round| {
         Box::pin(commit_warning(round))
     }),
+    Case {
+        how: How::Server,
+        length: Length::Long,
+        needs: standby_possible,
+        ..case(
+            28,
+            "28.commit_not_replicated",
+            "PostgreSQL's own wait for a synchronous standby is cancelled",
+            |round| Box::pin(commit_not_replicated(round)),
+        )
+    },
     case(29, "29.two_rows", "two rows come instead of one", |round| {
         Box::pin(other_rows(round, |query| vec![grant(query), grant(query)]))
     }),
@@ -126,6 +141,60 @@ async fn commit_warning(round: &mut Round) {
         }
     }
     store.end(round);
+}
+
+/// The same by PostgreSQL itself: the standby is away, and somebody cancels each wait for it.
+async fn commit_not_replicated(round: &mut Round) {
+    let start = || Pair::start(Replication::Synchronous, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let pair = tokio::task::spawn_blocking(start).await.expect("a pair of servers");
+    let database = Arc::new(Database::on(&pair.primary).await);
+    let url = database.url_by_way_of((PRIMARY, pair.port()).into());
+    let pair = Arc::new(Mutex::new(pair));
+    round.keep(Arc::clone(&pair));
+    round.judge_at(Arc::clone(&database)).await;
+    round.prepared().await;
+    let mut settings = round.settings(url);
+    settings.max_wait = DEADLINE;
+    settings.store_outage_max = OUTAGE;
+    let caller = round.caller(&settings).await;
+    caller.send().await;
+
+    of_the_standby(&pair, |standby| standby.halt(Halt::Fast)).await;
+    let somebody = database.admin().await.expect("a session");
+    let name = round.application_name().to_owned();
+    let cancels = async {
+        let waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+                       WHERE application_name = $1 AND wait_event = 'SyncRep'";
+        loop {
+            somebody.query(waiting, &[&name]).await.expect("a superuser may");
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    round.fault();
+    round.no_send_is_allowed();
+    let ended = tokio::select! {
+        ended = caller.try_send() => ended,
+        () = cancels => unreachable!("it goes on"),
+    };
+    is_doubtful(&ended.refused(), Code::StoreUnavailable, "its commit came with a warning");
+    round.healing(&caller, of_the_standby(&pair, ScratchPostgres::resume)).await;
+    // What others asked for meanwhile has come, and stands in the books.
+    caller.send().await;
+}
+
+async fn of_the_standby(
+    pair: &Arc<Mutex<Pair>>,
+    act: impl FnOnce(&mut ScratchPostgres) -> Result<(), ScratchError> + Send + 'static,
+) {
+    let pair = Arc::clone(pair);
+    let acted =
+        tokio::task::spawn_blocking(move || act(&mut pair.lock().unwrap_or_else(PoisonError::into_inner).standby));
+    acted.await.expect("it is done").unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn standby_possible() -> Result<(), String> {
+    let why = |error| format!("a standby needs a second loopback address, {STANDBY}: {error}");
+    TcpListener::bind((STANDBY, 0)).map(drop).map_err(why)
 }
 
 async fn other_rows(round: &mut Round, rows: fn(&Query) -> Vec<Row>) {

@@ -11,6 +11,7 @@ mod pool;
 mod pooler;
 mod process;
 mod query;
+mod random;
 mod scripted_store;
 mod server;
 mod startup;
@@ -37,6 +38,7 @@ pub fn all() -> Vec<&'static Case> {
         pooler::CASES,
         storm::CASES,
         process::CASES,
+        random::CASES,
     ]
     .into_iter()
     .flatten()

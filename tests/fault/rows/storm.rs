@@ -153,12 +153,11 @@ impl Watch {
                         admin = database.admin().await.ok();
                     }
                     // While the server is away nobody has a session there.
-                    match &admin {
-                        Some(client) => match sessions(client).await {
+                    if let Some(client) = &admin {
+                        match sessions(client).await {
                             Some(sessions) => seen.sessions = seen.sessions.max(sessions),
                             None => admin = None,
-                        },
-                        None => {}
+                        }
                     }
                     let processes = processes.clone();
                     let count = move || most_connections(port, &processes);
