@@ -11,6 +11,8 @@ pub mod proof;
 pub mod report;
 pub mod round;
 pub mod run;
+pub mod stand_in;
+pub mod superuser;
 pub mod vendor;
 pub mod verdict;
 

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,7 +27,9 @@ pub struct Round {
     /// Tells this round's requests from others' at the vendor.
     pub(super) number: u64,
     application_name: String,
-    database: Arc<Database>,
+    pub(super) database: Arc<Database>,
+    /// The body asked for the database.
+    pub(super) used: AtomicBool,
     admin: Client,
     pub(super) budget: Option<String>,
     pub(super) callers: Vec<Caller>,
@@ -61,6 +63,7 @@ impl Round {
             number,
             application_name: format!("fault {id} {:08x}", number as u32),
             database,
+            used: AtomicBool::new(false),
             admin,
             budget: None,
             callers: Vec::new(),
@@ -82,6 +85,7 @@ impl Round {
     /// The database that this round's budget lives in and that its books are read from: the one that all cases share, or
     /// what [`Round::own_server`] or [`Round::judge_at`] put in its place.
     pub fn database(&self) -> &Database {
+        self.used.store(true, Ordering::SeqCst);
         &self.database
     }
 

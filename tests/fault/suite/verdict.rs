@@ -45,6 +45,10 @@ impl Round {
         measured.recoveries = self.recoveries;
         let mut notes = self.notes;
         notes.extend(self.before.untold().map(str::to_owned));
+        if let Some(images) = self.database.images().filter(|_| self.used.load(Ordering::SeqCst)) {
+            let images: Vec<String> = images.iter().map(|(part, made_of)| format!("{part} {made_of}")).collect();
+            notes.push(format!("on {}", images.join(", ")));
+        }
         Verdict { measured, inconclusive: doubt.inconclusive > 0, notes }
     }
 
