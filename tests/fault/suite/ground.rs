@@ -61,6 +61,11 @@ const STANDING_PORT: u16 = 5432;
 const ROLE: &str = "fault_client";
 const PASSWORD: &str = "not-a-real-password";
 
+/// Whether the database that all cases share was given from outside.
+pub fn is_given() -> bool {
+    env::var_os(URL).is_some()
+}
+
 impl Ground {
     pub fn new() -> Self {
         Self { shared: OnceCell::new(), vendor: Vendor::start() }

@@ -2,15 +2,18 @@
 
 pub mod caller;
 pub mod case;
+pub mod error;
 pub mod ground;
 pub mod judge;
 pub mod leaks;
 pub mod member;
 pub mod options;
 pub mod proof;
+pub mod proxied;
 pub mod report;
 pub mod round;
 pub mod run;
+pub mod sight;
 pub mod stand_in;
 pub mod superuser;
 pub mod vendor;
@@ -21,4 +24,5 @@ pub use case::{Case, HEALS, HEALS_SOON, How, Length, nothing};
 pub use ground::{DATABASE_NAME, Database};
 pub use judge::Account;
 pub use member::Member;
+pub use proxied::Proxied;
 pub use round::{CLASS, FAST, Round};

@@ -26,6 +26,7 @@ pub struct Round {
     pub(super) ground: Arc<Ground>,
     /// Tells this round's requests from others' at the vendor.
     pub(super) number: u64,
+    long_form: bool,
     application_name: String,
     pub(super) database: Arc<Database>,
     /// The body asked for the database.
@@ -54,13 +55,14 @@ pub const CLASS: &str = "order";
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Round {
-    pub(super) async fn begin(ground: Arc<Ground>, id: &str) -> Result<Self, String> {
+    pub(super) async fn begin(ground: Arc<Ground>, id: &str, long_form: bool) -> Result<Self, String> {
         let database = ground.database().await;
         let admin = database.admin().await?;
         let number = fastrand::u64(..);
         Ok(Self {
             ground,
             number,
+            long_form,
             application_name: format!("fault {id} {:08x}", number as u32),
             database,
             used: AtomicBool::new(false),
@@ -81,6 +83,12 @@ impl Round {
     }
 
     // Ground
+
+    /// Whether the run takes its time: a round that has to last, or that tries every one of many places, does so in full
+    /// then, and in part else.
+    pub fn long_form(&self) -> bool {
+        self.long_form
+    }
 
     /// The database that this round's budget lives in and that its books are read from: the one that all cases share, or
     /// what [`Round::own_server`] or [`Round::judge_at`] put in its place.

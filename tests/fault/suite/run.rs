@@ -151,7 +151,8 @@ impl Suite {
         let (mut done, mut inconclusive) = (0, 0);
         while done < rounds {
             report::running(&format!("{} {}: round {} of {rounds}", case.id, case.name, done + 1));
-            let round = self.within(case.length.patience() + AROUND, one_round(case, Arc::clone(&self.ground)));
+            let round = self
+                .within(case.length.patience() + AROUND, one_round(case, Arc::clone(&self.ground), self.options.long));
             let mut verdict = match round {
                 Ok(verdict) => verdict,
                 // It blocks a thread, or the ground is not there: no better in the next round.
@@ -187,6 +188,7 @@ impl Suite {
         let mut words = command.iter().map(AsRef::as_ref).chain([own.as_os_str()]);
         let mut child = Command::new(words.next().expect("at least the program itself"));
         child.args(words).args(["--in-own-process", "--repeats", &rounds, case.id]);
+        child.args(self.options.long.then_some("--long"));
         for variable in GIVEN {
             child.env_remove(variable);
         }
@@ -217,9 +219,9 @@ impl Suite {
 }
 
 /// One round of a case: ground, body, judgement.
-async fn one_round(case: &'static Case, ground: Arc<Ground>) -> Verdict {
+async fn one_round(case: &'static Case, ground: Arc<Ground>, long_form: bool) -> Verdict {
     drop(panics());
-    let mut round = match Round::begin(ground, case.id).await {
+    let mut round = match Round::begin(ground, case.id, long_form).await {
         Ok(round) => round,
         Err(why) => panic!("the round cannot begin: {why}"),
     };

@@ -32,7 +32,15 @@ pub fn command<A: AsRef<OsStr>>(program: &Path, arguments: &[A]) -> Command {
     enter(":", program, arguments)
 }
 
-/// What happens to packets, for a process that was started by [`command`]. Dropping it lifts everything.
+/// The words before a program and its arguments that do the same as [`command`], for whoever starts it in another way.
+pub const WORDS: &[&str] = &[
+    "sh",
+    "-c",
+    r#"PATH=$PATH:/usr/sbin:/sbin CALL_BUDGET_FAULT_OUTER_NAMESPACE=$(readlink /proc/self/ns/net) \
+       exec unshare --net -- sh -c 'ip link set lo up && exec "$0" "$@"' "$0" "$@""#,
+];
+
+/// What happens to packets, for a process that was started by [`command`] or [`WORDS`]. Dropping it lifts everything.
 pub struct Firewall(());
 
 /// Named so that nobody takes it for a table of his own.
