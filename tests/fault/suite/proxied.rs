@@ -33,6 +33,7 @@ impl Proxied {
         let reached = !ground::is_given() || round.database().images().is_some();
         match env::var("TOXIPROXY_URL") {
             Ok(url) if reached => {
+                round.uses("toxiproxy");
                 Self::at(round, &Toxiproxy::at(&url), None, &place_of("TOXIPROXY_LISTEN", LOOPBACK, 0)).await
             }
             _ => Self::our_own(round).await,

@@ -1,9 +1,10 @@
 //! One trial of a case, as its body sees it. (`verdict` is what comes after the body.)
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use call_budget::service::scratch_postgres::ScratchPostgres;
@@ -29,8 +30,8 @@ pub struct Round {
     long_form: bool,
     application_name: String,
     pub(super) database: Arc<Database>,
-    /// The body asked for the database.
-    pub(super) used: AtomicBool,
+    /// What the body used of a database given from outside: names of [`super::ground::Images`].
+    pub(super) used: Mutex<BTreeSet<&'static str>>,
     admin: Client,
     pub(super) budget: Option<String>,
     pub(super) callers: Vec<Caller>,
@@ -65,7 +66,7 @@ impl Round {
             long_form,
             application_name: format!("fault {id} {:08x}", number as u32),
             database,
-            used: AtomicBool::new(false),
+            used: Mutex::default(),
             admin,
             budget: None,
             callers: Vec::new(),
@@ -93,7 +94,7 @@ impl Round {
     /// The database that this round's budget lives in and that its books are read from: the one that all cases share, or
     /// what [`Round::own_server`] or [`Round::judge_at`] put in its place.
     pub fn database(&self) -> &Database {
-        self.used.store(true, Ordering::SeqCst);
+        self.uses("database");
         &self.database
     }
 
@@ -336,6 +337,11 @@ impl Round {
             .unwrap_or_else(|_| panic!("{RECOVERY_PATIENCE:?} after the healing still nothing was granted"));
         let granted_us = granted_us.expect("asking does not panic");
         self.recoveries.push(Duration::from_micros(granted_us.saturating_sub(healed_us)));
+    }
+
+    /// Notes that a part of what was given from outside is in use, so that the report's row can say what that is.
+    pub(super) fn uses(&self, part: &'static str) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(part);
     }
 
     pub(super) async fn try_admin(&mut self) -> Result<&mut Client, String> {
