@@ -77,21 +77,20 @@ async fn toxiproxy_cli(options: &[&str]) -> Result<(), String> {
     }
 }
 
-/// `--address=/NAME/ADDRESS ...`: that name has that address and no other; no other name exists.
+/// `--host-record=NAME,ADDRESS,TTL`: that name has that address and no other; no other name exists.
 async fn dnsmasq(options: &[&str]) -> Result<(), String> {
     let server = ScriptedDns::start_at((Ipv4Addr::UNSPECIFIED, DNS_PORT).into());
     for option in options {
         match option.split_once('=').unwrap_or((option, "")) {
-            ("--address", entry) => {
-                let (name, address) = entry.trim_start_matches('/').split_once('/').ok_or("--address=/NAME/ADDRESS")?;
+            ("--host-record", entry) => {
+                let parts: Vec<&str> = entry.split(',').collect();
+                let [name, address, ttl_s] = parts[..] else { return Err("--host-record=NAME,ADDRESS,TTL".into()) };
                 let address: IpAddr = address.parse().map_err(|_| format!("{address} is no address"))?;
-                server.set_both(name, &Reply::addresses(&[address], TTL_S));
+                let ttl_s = ttl_s.parse().map_err(|_| format!("{ttl_s} is no number of seconds"))?;
+                server.set_both(name, &Reply::addresses(&[address], ttl_s));
             }
             // What the original needs in order to be as plain as this one.
-            (
-                "--keep-in-foreground" | "--user" | "--no-resolv" | "--no-hosts" | "--local-ttl" | "--log-facility",
-                _,
-            ) => {}
+            ("--keep-in-foreground" | "--user" | "--no-resolv" | "--no-hosts" | "--local" | "--log-facility", _) => {}
             _ => return Err(format!("unknown option {option}")),
         }
     }
@@ -141,4 +140,3 @@ async fn told_to_end() {
 
 const API_PORT: u16 = 8474;
 const DNS_PORT: u16 = 53;
-const TTL_S: u32 = 1;
