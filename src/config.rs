@@ -50,9 +50,10 @@ pub struct Settings {
     /// `database_url`.
     #[serde(serialize_with = "secret::left_out")]
     pub password: Option<Secret>,
-    /// A file whose first line is the password; read again at each login, since passwords rotate.
+    /// A file whose first line is the password; read again when the server has refused it, since passwords rotate.
     pub password_file: Option<PathBuf>,
-    /// A command whose first line of output is the password; run by `sh -c` at each login.
+    /// A command whose first line of output is the password; run by `sh -c`, and again when the server has refused it. It
+    /// has to be done within one store call (`statement_timeout` + 0.5 s); one that is not is ended.
     pub password_command: Option<String>,
     /// The database. Where nothing says it, as `user`.
     pub dbname: Option<String>,

@@ -47,6 +47,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
             let progress = Arc::new(Progress::default());
             let Some((question, deadline)) = self.question(&progress) else { return };
             let _in_flight = lane.watch.call();
+            let began = deadline - lane.bounds.store_call;
             let late = || StoreError::out_of_time(&progress);
             next = match question {
                 Question::Probe => {
@@ -54,7 +55,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
                     let probe = lane.clock.until(deadline, lane.store.probe(&progress)).await;
                     match probe.unwrap_or_else(|| Err(late())) {
                         Ok(reply) => self.probed(&reply),
-                        Err(error) => self.failed(error, 0),
+                        Err(error) => self.failed(error, 0, began),
                     }
                 }
                 Question::Fence(wanted) => {
@@ -62,7 +63,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
                     let fenced = lane.clock.until(deadline, lane.store.fence(&lane.budget, &progress)).await;
                     match fenced.unwrap_or_else(|| Err(late())) {
                         Ok(fenced) => self.fenced(wanted, fenced),
-                        Err(error) => self.failed(error, 0),
+                        Err(error) => self.failed(error, 0, began),
                     }
                 }
                 Question::Slots(ask) => {
@@ -70,7 +71,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
                     let reply = lane.clock.until(deadline, lane.store.acquire(&ask, &progress)).await;
                     match reply.unwrap_or_else(|| Err(late())) {
                         Ok(reply) => self.answered(reply, &ask, deadline),
-                        Err(error) => self.failed(error, ask.costs.len()),
+                        Err(error) => self.failed(error, ask.costs.len(), began),
                     }
                 }
             };
@@ -218,9 +219,10 @@ impl<C: Clock, S: Store> Driver<C, S> {
     }
 
     /// A store call failed. Those it asked for wait for the next, unless the store is out or waiting will not help.
-    fn failed(&self, error: StoreError, asked: usize) -> Instant {
+    fn failed(&self, error: StoreError, asked: usize, began: Instant) -> Instant {
         let lane = &*self.lane;
         let now = lane.clock.now();
+        let error = error.after(now.saturating_since(began));
         let mut state = lane.state();
         lane.tally.store_failures.add(1);
         if state.driver != Some(self.number) {
@@ -231,8 +233,8 @@ impl<C: Clock, S: Store> Driver<C, S> {
             lane.tally.lost.add(asked);
         }
         state.call_over(uncertain);
-        let (code, message) = match error.kind {
-            Failing::Misconfigured => (Code::Misconfigured, error.to_string()),
+        let (code, message, news) = match error.kind {
+            Failing::Misconfigured => (Code::Misconfigured, error.to_string(), true),
             Failing::Unavailable | Failing::Uncertain => match state.outage.failed(now, fastrand::f64()) {
                 Verdict::RetryAt(moment) => {
                     if state.last_failure.is_none() {
@@ -241,12 +243,17 @@ impl<C: Clock, S: Store> Driver<C, S> {
                     state.last_failure = Some(error);
                     return moment;
                 }
-                Verdict::Out(since) => {
-                    (Code::StoreUnavailable, format!("the store has been out for {since:.1?}: {error}"))
+                Verdict::Out { since, judged_now } => {
+                    let message = format!("the store has been out for {:.1} s: {error}", since.as_secs_f64());
+                    (Code::StoreUnavailable, message, judged_now)
                 }
             },
         };
-        tracing::error!(budget = &*lane.budget, class = &*lane.class, %error, code = code.as_str(), "call_budget_outage");
+        // Not for each newcomer of the same outage.
+        if news {
+            let (budget, class) = (&*lane.budget, &*lane.class);
+            tracing::error!(budget, class, %error, code = code.as_str(), "call_budget_outage");
+        }
         state.end_all(|| AcquireError { stage: Some(error.stage), ..lane.error(code, &message) });
         now
     }

@@ -15,12 +15,17 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, UnixStream};
 
-use super::{Failing, StoreError};
+use super::{Failing, StoreError, descriptors};
 use crate::clock::Clock;
 use crate::policy::stage::Stage;
 
 /// The next address is tried when the one before has been silent for this long, or has failed.
 const STAGGER: Duration = Duration::from_millis(250);
+
+/// A silent address is dialled anew this often, and this many times at once: the kernel repeats a lost SYN only after 1 s,
+/// which is all that a store call has.
+const REDIAL: Duration = Duration::from_millis(250);
+const DIALS: usize = 4;
 
 /// A second line behind the deadline of each call: a half-open connection is noticed by the kernel within 2 s, and only by
 /// both together (keepalives are not sent while data is unacknowledged).
@@ -61,7 +66,7 @@ pub(super) async fn connect<C: Clock>(clock: &C, targets: &[Target]) -> Result<(
     let mut failures = Vec::new();
     loop {
         match waiting.next() {
-            Some(target) => attempts.push(open(target)),
+            Some(target) => attempts.push(open(clock, target)),
             None if attempts.is_empty() => return Err(refused(&failures)),
             None => {}
         }
@@ -79,17 +84,33 @@ pub(super) async fn connect<C: Clock>(clock: &C, targets: &[Target]) -> Result<(
 
 type Opening<'a> = Pin<Box<dyn Future<Output = (&'a Target, io::Result<Box<dyn Duplex>>)> + Send + 'a>>;
 
-fn open(target: &Target) -> Opening<'_> {
+fn open<'a, C: Clock>(clock: &'a C, target: &'a Target) -> Opening<'a> {
     Box::pin(async move {
         let opened = match target {
-            Target::Tcp { address, .. } => open_tcp(*address).await,
+            Target::Tcp { address, .. } => open_tcp(clock, *address).await,
             Target::Socket(path) => UnixStream::connect(path).await.map(|stream| Box::new(stream) as Box<dyn Duplex>),
         };
         (target, opened)
     })
 }
 
-async fn open_tcp(address: SocketAddr) -> io::Result<Box<dyn Duplex>> {
+/// The first word from there counts, yes or no, whichever of the dials it answers.
+async fn open_tcp<C: Clock>(clock: &C, address: SocketAddr) -> io::Result<Box<dyn Duplex>> {
+    let mut dials = FuturesUnordered::new();
+    loop {
+        if dials.len() < DIALS {
+            dials.push(dial(address));
+        }
+        let again = clock.now() + REDIAL;
+        tokio::select! {
+            biased;
+            Some(dialled) = dials.next() => return dialled,
+            () = clock.sleep_until(again) => {}
+        }
+    }
+}
+
+async fn dial(address: SocketAddr) -> io::Result<Box<dyn Duplex>> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_nodelay(true)?;
     socket.set_keepalive(true)?;
@@ -102,6 +123,10 @@ async fn open_tcp(address: SocketAddr) -> io::Result<Box<dyn Duplex>> {
 }
 
 fn refused(failures: &[(&Target, io::Error)]) -> StoreError {
+    if let Some((target, _)) = failures.iter().find(|(_, error)| descriptors::used_up(error)) {
+        let message = format!("no connection to {target}: {}", descriptors::USED_UP);
+        return StoreError::new(Stage::Connect, Failing::Unavailable, message);
+    }
     let mut seen = HashSet::new();
     let each: Vec<_> = failures
         .iter()
@@ -121,6 +146,10 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::ConnectionRefused => "refused".into(),
         io::ErrorKind::NotFound => "no such socket".into(),
         io::ErrorKind::TimedOut => "no answer, a firewall may be in between".into(),
-        _ => error.to_string(),
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "no way there from this machine".into(),
+        _ => match error.to_string().split_once(" (os error ") {
+            Some((words, _)) => words.to_owned(),
+            None => error.to_string(),
+        },
     }
 }

@@ -18,7 +18,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 
-use super::{Failing, StoreError};
+use super::{Failing, StoreError, descriptors};
 use crate::clock::Clock;
 use crate::policy::stage::Stage;
 
@@ -141,12 +141,15 @@ impl Questions {
 
 fn failed(name: &str, error: &NetError) -> StoreError {
     let message = match error {
-        error if error.is_nx_domain() => format!("there is no host {name:?}: check the host in database_url"),
+        error if error.is_nx_domain() => format!("there is no host {name:?}: check host or database_url"),
         error if error.is_no_records_found() => {
-            format!("the name {name:?} has no address: check the host in database_url")
+            format!("the name {name:?} has no address: check host or database_url, and the name server's entry")
         }
         NetError::Dns(DnsError::ResponseCode(code)) => {
-            format!("the name server refused to look up {name:?} ({code}): check the name server, or set nameservers")
+            format!("the name server cannot look up {name:?} ({code}): see its log, or set nameservers")
+        }
+        NetError::NoConnections if descriptors::none_left() => {
+            format!("{name:?} cannot be looked up: {}", descriptors::USED_UP)
         }
         NetError::NoConnections => {
             format!("no name server to look up {name:?}: check /etc/resolv.conf, or set nameservers")

@@ -8,6 +8,7 @@ mod acquire;
 pub mod admin;
 mod answer;
 mod connect;
+mod descriptors;
 pub mod direct;
 mod dns;
 pub mod floor;

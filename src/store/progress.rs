@@ -10,7 +10,16 @@ use crate::policy::stage::Stage;
 #[derive(Debug, Default)]
 pub struct Progress {
     stage: AtomicU8,
-    towards: Mutex<String>,
+    awaited: Mutex<Awaited>,
+}
+
+/// Who is to do the next thing, in words.
+#[derive(Debug)]
+enum Awaited {
+    /// Names or addresses.
+    Peer(String),
+    /// Where the password comes from: a file or a command of this machine.
+    Password(String),
 }
 
 impl Progress {
@@ -29,15 +38,25 @@ impl Progress {
 
     /// The name or the addresses from which the call expects something.
     pub fn towards(&self, whom: impl Into<String>) {
-        *self.whom() = whom.into();
+        *self.awaited() = Awaited::Peer(whom.into());
+    }
+
+    /// Before the login goes on, the password has to come from here.
+    pub fn towards_password(&self, source: impl Into<String>) {
+        *self.awaited() = Awaited::Password(source.into());
     }
 
     /// In words, who did not answer, and what to look at.
     pub fn silence(&self) -> String {
-        let whom = &**self.whom();
+        let whom = match &*self.awaited() {
+            Awaited::Peer(whom) => whom.clone(),
+            Awaited::Password(source) => {
+                return format!("{source} gave no password in time: try it by hand as this user");
+            }
+        };
         match self.stage() {
-            Stage::LocalWait => "no connection of this process came free in time".into(),
-            Stage::Dns => format!("no name server answered about {whom:?}: check the name server, or set nameservers"),
+            Stage::LocalWait => "no connection of this process came free in time: raise pool_size".into(),
+            Stage::Dns => format!("no name server answered about {whom}: check the name server, or set nameservers"),
             Stage::Connect => {
                 format!(
                     "no answer from {whom}: check host and port, whether the machine is up, and firewalls in between"
@@ -53,7 +72,13 @@ impl Progress {
         }
     }
 
-    fn whom(&self) -> MutexGuard<'_, String> {
-        self.towards.lock().unwrap_or_else(PoisonError::into_inner)
+    fn awaited(&self) -> MutexGuard<'_, Awaited> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Awaited {
+    fn default() -> Self {
+        Self::Peer(String::new())
     }
 }

@@ -47,7 +47,8 @@ impl Route {
     pub async fn targets<C: Clock>(&self, clock: &C, progress: &Progress) -> Result<Vec<Target>, StoreError> {
         if self.names().next().is_some() {
             progress.enter(Stage::Dns);
-            progress.towards(self.names().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+            let names: Vec<_> = self.names().map(|host| format!("{:?}", host.place.to_string())).collect();
+            progress.towards(names.join(", "));
         }
         self.resolve(clock).await?;
         Ok(self.learnt().in_order())

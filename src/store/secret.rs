@@ -48,6 +48,15 @@ impl PasswordSource {
         Ok(Some(password))
     }
 
+    /// Where it comes from, and what to look at when it is refused.
+    pub fn name(&self) -> String {
+        match &self.source {
+            Password::None | Password::Given(_) => "password".into(),
+            Password::File(path) => format!("password_file {}", path.display()),
+            Password::Command(_) => "password_command".into(),
+        }
+    }
+
     /// The server has refused it.
     pub fn refused(&self) {
         *self.slot() = None;
@@ -59,7 +68,7 @@ impl PasswordSource {
 }
 
 /// Reads a file without holding up the runtime: it may lie on a network.
-pub(super) async fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+async fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let path: PathBuf = path.into();
     tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(io::Error::other)?
 }

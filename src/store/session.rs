@@ -37,6 +37,7 @@ pub(super) struct Opener<C> {
 pub(super) struct Session {
     pub client: Client,
     pub target: Target,
+    user: Arc<str>,
     /// The statement needs a transaction of its own around it: the role's default isolation is not READ COMMITTED.
     pub needs_isolation: bool,
     standby: bool,
@@ -97,39 +98,57 @@ impl<C: Clock> Opener<C> {
         progress.enter(Stage::Tls);
         let wire = self.encryption.secure(stream, &trial.target).await?;
         progress.enter(Stage::Startup);
-        let session = self.start_up(wire, &trial.target).await?;
+        let session = self.start_up(wire, &trial.target, progress).await?;
         trial.passed();
         Ok(session)
     }
 
-    async fn start_up(&self, wire: Wire, target: &Target) -> Result<Session, StoreError> {
+    async fn start_up(&self, wire: Wire, target: &Target, progress: &Progress) -> Result<Session, StoreError> {
         let config::Connection { user, dbname, application_name, .. } = &*self.connection;
         let mut config = Config::new();
         config.user(user).dbname(dbname).application_name(application_name);
         // TLS is settled: the driver takes the stream as it is.
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-        if let Some(password) = self.password.password().await? {
+        progress.towards_password(self.password.name());
+        let password = self.password.password().await?;
+        progress.towards(target.to_string());
+        if let Some(password) = &password {
             config.password(password);
         }
         let status = wire.status();
         let (client, connection) = config.connect_raw(wire, Settled).await.map_err(|error| {
-            let error = self.login_failed(target, error);
+            let error = self.login_failed(target, error, password.is_some());
             if error.meaning() == Some(Meaning::LoginRefused) {
                 self.password.refused();
+            }
+            // With TLS 1.3 it is only now that the server looks at it. Certificates are renewed, as passwords are.
+            if self.connection.tls.client.is_some() {
+                self.encryption.forget();
             }
             error
         })?;
         let standby = connection.parameter("in_hot_standby") == Some("on");
         let news = Arc::new(News::default());
         let task = tokio::spawn(follow(connection, Arc::clone(&news)));
-        Ok(Session { client, target: target.clone(), needs_isolation: false, standby, news, status, task })
+        let user = user.as_str().into();
+        Ok(Session { client, target: target.clone(), user, needs_isolation: false, standby, news, status, task })
     }
 
-    fn login_failed(&self, target: &Target, error: tokio_postgres::Error) -> StoreError {
+    fn login_failed(&self, target: &Target, error: tokio_postgres::Error, with_password: bool) -> StoreError {
         let config::Connection { user, dbname, .. } = &*self.connection;
         let Some(refusal) = error.as_db_error() else {
+            let broken = error.is_closed() || error.source().is_some_and(<dyn Error>::is::<std::io::Error>);
+            if !with_password && !broken {
+                let way_out = "set password, password_file or password_command";
+                let message = format!("{target} wants a password for user {user:?} and none is set: {way_out}");
+                return StoreError::new(Stage::Startup, Failing::Misconfigured, message).caused_by(error);
+            }
             let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-            let message = format!("{target} ended the login of user {user:?} ({cause}): see the server's log");
+            let way_out = match self.connection.tls.client {
+                Some(_) => "see the server's log, and whether it accepts sslcert",
+                None => "see the server's log",
+            };
+            let message = format!("{target} ended the login of user {user:?} ({cause}): {way_out}");
             return StoreError::new(Stage::Startup, Failing::Unavailable, message).caused_by(error);
         };
         let sqlstate = refusal.code().code();
@@ -137,20 +156,23 @@ impl<C: Clock> Opener<C> {
             // Passwords rotate: a refused one is an outage, and the next attempt reads it anew.
             Meaning::LoginRefused if sqlstate == "28P01" => (
                 Failing::Unavailable,
-                format!("{target} refuses the password of user {user:?}: check user and password"),
+                format!("{target} refuses the password of user {user:?}: check user and {}", self.password.name()),
             ),
             Meaning::LoginRefused => (
                 Failing::Misconfigured,
-                format!("{target} does not let user {user:?} into {dbname:?}: check the user, and pg_hba.conf there"),
+                format!(
+                    "{target} does not let user {user:?} into {dbname:?}: check the user, what pg_hba.conf there says, \
+                     and whether it asks for a certificate (sslcert)"
+                ),
             ),
             Meaning::NoSuchDatabase => (
                 Failing::Misconfigured,
-                format!("{target} has no database {dbname:?}: create it, or name another in database_url"),
+                format!("{target} has no database {dbname:?}: create it, or set another dbname"),
             ),
             Meaning::NotPermitted => (
                 Failing::Misconfigured,
                 format!(
-                    "user {user:?} may not connect to {dbname:?} on {target}: GRANT CONNECT ON DATABASE {dbname:?}"
+                    "user {user:?} may not connect to {dbname:?} on {target}: GRANT CONNECT ON DATABASE {dbname:?} TO {user:?}"
                 ),
             ),
             meaning => (Failing::Unavailable, format!("{target} refused the login: {meaning}")),
@@ -178,7 +200,7 @@ impl Session {
         let refusal =
             error.as_db_error().or_else(|| self.news.ended.get().and_then(tokio_postgres::Error::as_db_error));
         let (kind, message) = if let Some(refusal) = refusal {
-            let (kind, message) = refused(stage, refusal);
+            let (kind, message) = self.refused(stage, refusal);
             (kind, format!("{target}: {}", with_sqlstate(&message, refusal)))
         } else {
             let ended: &tokio_postgres::Error = self.news.ended.get().unwrap_or(&error);
@@ -187,6 +209,29 @@ impl Session {
             (kind, format!("the connection to {target} broke ({cause})"))
         };
         StoreError::new(stage, kind, message).caused_by(error)
+    }
+
+    fn refused(&self, stage: Stage, refusal: &DbError) -> (Failing, String) {
+        let meaning = Meaning::of(refusal.code().code());
+        let kind = match meaning {
+            Meaning::NoSchema | Meaning::NotPermitted | Meaning::BadArgument | Meaning::WrongIsolation => {
+                Failing::Misconfigured
+            }
+            // A statement that ends with ERROR is rolled back. FATAL and PANIC can hit after its commit.
+            _ if stage != Stage::Query || refusal.parsed_severity() == Some(Severity::Error) => Failing::Unavailable,
+            _ => Failing::Uncertain,
+        };
+        let message = match meaning {
+            Meaning::NoSchema => format!("{meaning}: run \"call-budget migrate\""),
+            Meaning::NotPermitted => {
+                let user = &self.user;
+                format!(
+                    "user {user:?} lacks rights on the schema: run \"call-budget access {user} --as client\" as its owner"
+                )
+            }
+            _ => meaning.to_string(),
+        };
+        (kind, message)
     }
 }
 
@@ -246,24 +291,6 @@ impl Drop for Trial<'_> {
             self.route.failed(&self.target);
         }
     }
-}
-
-fn refused(stage: Stage, refusal: &DbError) -> (Failing, String) {
-    let meaning = Meaning::of(refusal.code().code());
-    let kind = match meaning {
-        Meaning::NoSchema | Meaning::NotPermitted | Meaning::BadArgument | Meaning::WrongIsolation => {
-            Failing::Misconfigured
-        }
-        // A statement that ends with ERROR is rolled back. FATAL and PANIC can hit after its commit.
-        _ if stage != Stage::Query || refusal.parsed_severity() == Some(Severity::Error) => Failing::Unavailable,
-        _ => Failing::Uncertain,
-    };
-    let way_out = match meaning {
-        Meaning::NoSchema => ": run \"call-budget migrate\"",
-        Meaning::NotPermitted => ": run \"call-budget access ROLE --as client\"",
-        _ => "",
-    };
-    (kind, format!("{meaning}{way_out}"))
 }
 
 fn with_sqlstate(message: &str, refusal: &DbError) -> String {

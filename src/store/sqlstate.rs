@@ -89,7 +89,7 @@ impl fmt::Display for Meaning {
             Meaning::NoSchema => "the call-budget schema is not there or not complete",
             Meaning::LoginRefused => "the server refused the login",
             Meaning::NoSuchDatabase => "there is no such database",
-            Meaning::TimedOut => "somebody else held the row for too long",
+            Meaning::TimedOut => "somebody else held the row for too long, or the server is slow",
             Meaning::ReadOnly => "the server takes no writes now (a standby, or read-only)",
             Meaning::GoingDown => "the server is starting, stopping or recovering",
             Meaning::TooManyConnections => "the server has no connection left",

@@ -12,8 +12,7 @@ use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
 use super::connect::{Duplex, Target};
 use super::frames::{Frames, Status};
-use super::secret::read_file;
-use super::{Failing, StoreError};
+use super::{Failing, StoreError, descriptors};
 use crate::config::connection::{Tls, TlsMode};
 use crate::policy::stage::Stage;
 
@@ -43,44 +42,27 @@ impl Encryption {
         let answer = ask_for_tls(&mut stream).await.map_err(|error| broke(target, &error))?;
         accepted(answer, target)?;
         let stream = tokio_native_tls::TlsConnector::from(connector).connect(host, stream).await.map_err(|error| {
-            *self.slot() = None;
+            self.forget();
             handshake_failed(target, error)
         })?;
         let server_end_point = stream.get_ref().tls_server_end_point().ok().flatten();
         Ok(Wire::new(Box::new(stream), server_end_point))
     }
 
+    /// The next stream is secured with certificates that are read anew.
+    pub fn forget(&self) {
+        *self.slot() = None;
+    }
+
+    /// Made in a thread of its own: it reads files and works through every certificate that the system trusts, tens of
+    /// milliseconds in which nobody's deadline would be looked at.
     async fn connector(&self) -> Result<TlsConnector, StoreError> {
         if let Some(connector) = self.slot().clone() {
             return Ok(connector);
         }
-        let Tls { mode, root_cert, client } = &self.tls;
-        let mut builder = TlsConnector::builder();
-        // As libpq has it: with a root certificate, `require` checks the chain too.
-        let checks_chain = *mode != TlsMode::Require || root_cert.is_some();
-        builder
-            .danger_accept_invalid_certs(!checks_chain)
-            .danger_accept_invalid_hostnames(*mode != TlsMode::VerifyFull);
-        if let Some(path) = root_cert {
-            let bundle = read(path, "sslrootcert").await?;
-            let certificates = Certificate::stack_from_pem(&bundle).unwrap_or_default();
-            if certificates.is_empty() {
-                return Err(unusable("sslrootcert", path, "it holds no certificate in PEM form"));
-            }
-            builder.disable_built_in_roots(true);
-            for certificate in certificates {
-                builder.add_root_certificate(certificate);
-            }
-        }
-        if let Some(client) = client {
-            let (cert, key) = (read(&client.cert, "sslcert").await?, read(&client.key, "sslkey").await?);
-            let identity = Identity::from_pkcs8(&cert, &key).map_err(|error| {
-                let way_out = "it and sslcert must be PEM, the key as PKCS#8 (openssl pkcs8 -topk8 -nocrypt)";
-                unusable("sslkey", &client.key, &format!("{error}: {way_out}"))
-            })?;
-            builder.identity(identity);
-        }
-        let connector = builder.build().map_err(|error| misconfigured(format!("TLS cannot be set up: {error}")))?;
+        let tls = self.tls.clone();
+        let made = tokio::task::spawn_blocking(move || connector(&tls)).await;
+        let connector = made.unwrap_or_else(|error| Err(misconfigured(format!("TLS cannot be set up: {error}"))))?;
         *self.slot() = Some(connector.clone());
         Ok(connector)
     }
@@ -90,8 +72,41 @@ impl Encryption {
     }
 }
 
-async fn read(path: &Path, setting: &str) -> Result<Vec<u8>, StoreError> {
-    read_file(path).await.map_err(|error| unusable(setting, path, &error.to_string()))
+fn connector(tls: &Tls) -> Result<TlsConnector, StoreError> {
+    let Tls { mode, root_cert, client } = tls;
+    let mut builder = TlsConnector::builder();
+    // As libpq has it: with a root certificate, `require` checks the chain too.
+    let checks_chain = *mode != TlsMode::Require || root_cert.is_some();
+    builder.danger_accept_invalid_certs(!checks_chain).danger_accept_invalid_hostnames(*mode != TlsMode::VerifyFull);
+    if let Some(path) = root_cert {
+        let certificates = Certificate::stack_from_pem(&read(path, "sslrootcert")?).unwrap_or_default();
+        if certificates.is_empty() {
+            return Err(unusable("sslrootcert", path, "it holds no certificate in PEM form"));
+        }
+        builder.disable_built_in_roots(true);
+        for certificate in certificates {
+            builder.add_root_certificate(certificate);
+        }
+    }
+    if let Some(client) = client {
+        let (cert, key) = (read(&client.cert, "sslcert")?, read(&client.key, "sslkey")?);
+        let identity = Identity::from_pkcs8(&cert, &key).map_err(|error| {
+            let way_out = "it and sslcert must be PEM, the key as PKCS#8 (openssl pkcs8 -topk8 -nocrypt)";
+            unusable("sslkey", &client.key, &format!("{error}: {way_out}"))
+        })?;
+        builder.identity(identity);
+    }
+    builder.build().map_err(|error| misconfigured(format!("TLS cannot be set up: {error}")))
+}
+
+fn read(path: &Path, setting: &str) -> Result<Vec<u8>, StoreError> {
+    std::fs::read(path).map_err(|error| match error {
+        error if descriptors::used_up(&error) => {
+            let message = format!("{setting} {} cannot be read: {}", path.display(), descriptors::USED_UP);
+            StoreError::new(Stage::Tls, Failing::Unavailable, message)
+        }
+        error => unusable(setting, path, &format!("{error}: check the path, and that this user may read it")),
+    })
 }
 
 fn unusable(setting: &str, path: &Path, why: &str) -> StoreError {
@@ -133,13 +148,55 @@ fn broke(target: &Target, error: &io::Error) -> StoreError {
 fn handshake_failed(target: &Target, error: native_tls::Error) -> StoreError {
     let broken = std::iter::successors(Some(&error as &(dyn std::error::Error + 'static)), |error| error.source())
         .find_map(|error| error.downcast_ref::<io::Error>());
-    match broken {
-        Some(cause) => broke(target, cause),
-        None => misconfigured(format!(
-            "the TLS handshake with {target} failed: {error}. Check the server's certificate (its names, its dates, who \
-             signed it), and sslrootcert, sslcert and sslmode here"
-        ))
-        .caused_by(error),
+    if let Some(cause) = broken {
+        return broke(target, cause);
+    }
+    let text = error.to_string();
+    let message = match Reason::of(&text) {
+        Reason::Certificate(why) => {
+            format!("the certificate that {target} shows is refused here ({why}): {}", way_out(why, target))
+        }
+        Reason::Handshake(why) => {
+            format!("the TLS handshake with {target} failed ({why}): check what listens there, and sslcert here")
+        }
+    };
+    misconfigured(message).caused_by(error)
+}
+
+/// What a failed handshake says of itself.
+#[derive(Debug, PartialEq, Eq)]
+enum Reason<'a> {
+    /// The certificate was looked at.
+    Certificate(&'a str),
+    Handshake(&'a str),
+}
+
+impl<'a> Reason<'a> {
+    /// OpenSSL says `error:NUMBER:LIBRARY:FUNCTION:REASON:FILE:LINE:`, and behind that in brackets what is wrong with the
+    /// certificate. Whoever says it in another way is quoted whole.
+    fn of(text: &'a str) -> Self {
+        let certificate = text.contains("certificate verify failed").then(|| text.strip_suffix(')')).flatten();
+        if let Some((_, why)) = certificate.and_then(|text| text.rsplit_once(" (")) {
+            return Self::Certificate(why);
+        }
+        let why = text.strip_prefix("error:").and_then(|rest| rest.split(':').nth(3)).filter(|why| !why.is_empty());
+        Self::Handshake(why.unwrap_or(text))
+    }
+}
+
+/// Advice, for people: nothing is decided by these words.
+fn way_out(why: &str, target: &Target) -> String {
+    let Target::Tcp { host, .. } = target else { return "check it".into() };
+    if why.contains("mismatch") {
+        format!(
+            "it must hold for {host:?}; name the server as its certificate does (host), or have it issued for this name"
+        )
+    } else if why.contains("expired") || why.contains("not yet valid") {
+        "renew it there, and check the date on both machines".into()
+    } else if why.contains("issuer") || why.contains("self") {
+        "put the certificate of who signed it into the file that sslrootcert names".into()
+    } else {
+        "check its names, its dates and who signed it, and sslrootcert here".into()
     }
 }
 
@@ -203,5 +260,22 @@ impl AsyncWrite for Wire {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_handshake_is_told_by_its_reason_alone() {
+        let of_the_library = "error:0A000086:SSL routines:tls_post_process_server_certificate:certificate verify failed:\
+                              ../ssl/statem/statem_clnt.c:1889:";
+        let expired = format!("{of_the_library} (certificate has expired)");
+        assert_eq!(Reason::of(&expired), Reason::Certificate("certificate has expired"));
+        assert_eq!(Reason::of(of_the_library), Reason::Handshake("certificate verify failed"));
+        let other = "error:0A00010B:SSL routines:ssl3_get_record:wrong version number:../ssl/record/ssl3_record.c:350:";
+        assert_eq!(Reason::of(other), Reason::Handshake("wrong version number"));
+        assert_eq!(Reason::of("the peer left"), Reason::Handshake("the peer left"));
     }
 }

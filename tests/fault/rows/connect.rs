@@ -100,7 +100,7 @@ async fn delayed(round: &mut Round, latency: Duration, stage: Stage) {
 }
 
 /// DNS takes 0.7 s, the two round trips of TLS 0.4 s, the four of the login 0.8 s. Timers that start anew with each stage
-/// would let the call through, after more than 2 s.
+/// would let the call go on for more than 2 s.
 async fn every_stage_slow(round: &mut Round) {
     let proxy = Proxied::start(round).await;
     let dns = ScriptedDns::start();
@@ -109,6 +109,7 @@ async fn every_stage_slow(round: &mut Round) {
     let toxic = proxy.poison(Stream::Downstream, Toxic::Latency { latency: 200, jitter: 0 }).await;
     let mut settings = round.settings(round.database().url_by_name(DATABASE_NAME, proxy.address().port()));
     settings.nameservers = vec![dns.address().to_string()];
+    settings.max_wait = 3 * STORE_CALL;
     settings.store_outage_max = Duration::ZERO;
     let caller = round.caller(&settings).await;
 
@@ -126,6 +127,8 @@ async fn syn(round: &mut Round) {
     let address = round.database().address();
     let mut settings = round.settings(round.database().url_by_way_of(address));
     settings.store_outage_max = Duration::ZERO;
+    // The server is new, and slow to let in its first.
+    round.caller(&settings).await.send().await;
     let caller = round.caller(&settings).await;
     let firewall = Firewall::new().unwrap_or_else(|why| panic!("{why}"));
     firewall.drop_syn(address.port());

@@ -286,7 +286,7 @@ async fn call_during(round: &mut Round, caller: &Caller, flapping: impl Future<O
         loop {
             if let Err(error) = caller.try_send().await.result {
                 let known = matches!(error.code(), Code::StoreUnavailable | Code::Uncertain | Code::WaitExceeded);
-                assert!(known && error.stage().is_some(), "{error}");
+                assert!(known, "{error}");
             }
             sleep(PAUSE).await;
         }
@@ -296,6 +296,7 @@ async fn call_during(round: &mut Round, caller: &Caller, flapping: impl Future<O
         () = calling => {}
     }
     let counters = caller.counters();
-    let hurt = counters.store_failures + counters.dropped_round_trip;
+    // After a long round trip the lane probes, until one is short again.
+    let hurt = counters.store_failures + counters.dropped_round_trip + counters.probes;
     assert!(counters.permits > flaps && hurt >= flaps / 2, "it was not both there and away: {counters:?}");
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use call_budget::clock::{Clock, SystemClock};
-use call_budget::{AcquireError, CallBudget, Options};
+use call_budget::{AcquireError, CallBudget, Options, Permit};
 
 use super::judge::{Account, Leave};
 use super::vendor::{Wire, now_us};
@@ -85,26 +85,39 @@ impl Caller {
     }
 
     pub(super) async fn attempt(&self, max_wait: Duration) -> Ended {
+        self.attempt_after(max_wait, async {}).await
+    }
+
+    /// The same with something between the permit and its use.
+    pub(super) async fn attempt_after(&self, max_wait: Duration, between: impl Future<Output = ()>) -> Ended {
         let options = Options { max_wait: Some(max_wait), ..Options::default() };
         let entered = SystemClock.now();
         let answer = self.budget.acquire_with(&self.name, &self.class, options).await;
         let took = SystemClock.now().saturating_since(entered);
-        let result = answer.map(|permit| {
-            let nonce = permit.nonce().expect("the switch is on");
-            let closes = permit.closes_at().expect("the switch is on").since_boot();
-            let closes_us = u64::try_from(closes.as_micros()).unwrap_or(u64::MAX);
-            self.ledger.leave(Leave { nonce, given_us: now_us(), closes_us });
-            match permit.start() {
-                Ok(sending) => {
-                    self.wire.send(nonce).expect("the vendor listens");
-                    self.ledger.sent.fetch_add(1, Ordering::SeqCst);
-                    drop(sending);
-                    Sent::Left
-                }
-                Err(_) => Sent::WindowClosed,
+        let result = match answer {
+            Ok(permit) => {
+                let nonce = permit.nonce().expect("the switch is on");
+                let closes = permit.closes_at().expect("the switch is on").since_boot();
+                let closes_us = u64::try_from(closes.as_micros()).unwrap_or(u64::MAX);
+                self.ledger.leave(Leave { nonce, given_us: now_us(), closes_us });
+                between.await;
+                Ok(self.use_up(permit, nonce))
             }
-        });
+            Err(error) => Err(error),
+        };
         Ended { took, result }
+    }
+
+    fn use_up(&self, permit: Permit, nonce: u64) -> Sent {
+        match permit.start() {
+            Ok(sending) => {
+                self.wire.send(nonce).expect("the vendor listens");
+                self.ledger.sent.fetch_add(1, Ordering::SeqCst);
+                drop(sending);
+                Sent::Left
+            }
+            Err(_) => Sent::WindowClosed,
+        }
     }
 
     pub(super) fn account(&self) -> Account {
@@ -112,7 +125,10 @@ impl Caller {
         Account {
             class: self.class.to_string(),
             permits: counters.permits,
-            dropped: counters.dropped_round_trip + counters.dropped_late + counters.dropped_unwanted,
+            dropped: counters.dropped_round_trip
+                + counters.dropped_late
+                + counters.dropped_unwanted
+                + counters.dropped_clock_step,
             lost: counters.lost,
         }
     }

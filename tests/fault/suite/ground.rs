@@ -58,8 +58,8 @@ const NAMESERVER: &str = "FAULT_NAMESERVER";
 const STANDING_PORT: u16 = 5432;
 /// What the callers log in with. Nobody elsewhere can reach the server: it listens on this machine only, and ends with the
 /// suite.
-const ROLE: &str = "fault_client";
-const PASSWORD: &str = "not-a-real-password";
+pub const ROLE: &str = "fault_client";
+pub const PASSWORD: &str = "not-a-real-password";
 
 /// Whether the database that all cases share was given from outside.
 pub fn is_given() -> bool {
@@ -155,11 +155,11 @@ impl Database {
         settings
     }
 
-    /// The same database at another server of this machine: what a standby has copied, password and all.
-    pub fn copied_to(&self, port: u16) -> Self {
+    /// The same database at its standby: what that has copied, password and all.
+    pub fn copied_to(&self, standby: &ScratchPostgres) -> Self {
         Self {
-            admin: self.admin.at_port(port),
-            address: SocketAddr::new(self.address.ip(), port),
+            admin: Superuser::of(&standby.url("postgres")).expect("the suite's own URL"),
+            address: (standby.address(), standby.port()).into(),
             protection: self.protection.clone(),
             tls: self.tls.clone(),
             server_version: self.server_version.clone(),

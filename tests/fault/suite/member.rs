@@ -2,7 +2,7 @@
 //! `--member`.
 //!
 //! It is told what to do in one line of JSON on stdin, says what it did in lines of JSON on stdout, and ends when stdin does.
-//! It names a permit before it uses it, so that what a killed one sent is known.
+//! It names a permit before it uses it, so that what a killed one sent is known. A held one then waits for a line more.
 
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
@@ -26,12 +26,16 @@ use super::vendor::{Wire, now_us};
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Orders {
     pub settings: Settings,
+    /// Settings are written without it: it holds the password.
+    pub url: String,
     pub budget: String,
     pub class: String,
     pub vendor: SocketAddr,
     pub round: u64,
     /// Between the end of a call and the next.
     pub pause: Duration,
+    /// It waits for [`Member::go`] between each permit and its use.
+    pub held: bool,
 }
 
 /// What a member says.
@@ -66,6 +70,7 @@ pub struct Member {
 
 #[derive(Default)]
 struct Heard {
+    leaves: Vec<Leave>,
     calls: Vec<Call>,
     account: Option<Account>,
 }
@@ -99,7 +104,9 @@ impl Member {
                     let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
                     match word {
                         Word::Leave { nonce, given_us, closes_us } => {
-                            ledger.leave(Leave { nonce, given_us, closes_us })
+                            let leave = Leave { nonce, given_us, closes_us };
+                            ledger.leave(leave);
+                            heard.leaves.push(leave);
                         }
                         Word::Ended(call) => heard.calls.push(call),
                         Word::Account { class, permits, dropped, lost } => {
@@ -131,11 +138,30 @@ impl Member {
     /// # Panics
     /// After `patience`.
     pub async fn call(&mut self, patience: Duration, wanted: impl Fn(&Call) -> bool) -> Call {
+        self.heard_of(patience, |heard| heard.calls.iter().find(|call| wanted(call)).cloned()).await
+    }
+
+    /// Waits for its permit of that number, the first being 1.
+    ///
+    /// # Panics
+    /// After 10 s.
+    pub async fn leave(&mut self, number: usize) -> Leave {
+        self.heard_of(PATIENCE, |heard| heard.leaves.get(number - 1).copied()).await
+    }
+
+    /// Lets a held one use its permit.
+    pub async fn go(&mut self) {
+        let stdin = self.stdin.as_mut().expect("it runs until it is stopped");
+        stdin.write_all(b"go\n").await.expect("it listens");
+    }
+
+    async fn heard_of<T>(&mut self, patience: Duration, wanted: impl Fn(&Heard) -> Option<T>) -> T {
         let look = async {
             loop {
                 self.changed.mark_unchanged();
-                if let Some(call) = self.calls().into_iter().find(&wanted) {
-                    return call;
+                let found = wanted(&self.heard());
+                if let Some(found) = found {
+                    return found;
                 }
                 if self.changed.changed().await.is_err() {
                     panic!("the member has ended; its calls: {:?}", self.calls());
@@ -143,7 +169,7 @@ impl Member {
             }
         };
         let found = timeout(patience, look).await;
-        found.unwrap_or_else(|_| panic!("no such call after {patience:?}"))
+        found.unwrap_or_else(|_| panic!("the member did nothing of the kind within {patience:?}"))
     }
 
     /// Lets it end its last call and go. Returns its account, for `Round::account`.
@@ -173,18 +199,28 @@ pub fn main() -> ExitCode {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).expect("orders");
     let orders: Orders = serde_json::from_str(&line).expect("orders");
-    let (stop, stopped) = watch::channel(false);
+    let (told, words) = watch::channel(Told::default());
     std::thread::spawn(move || {
-        let _ = std::io::stdin().lock().read_line(&mut String::new());
-        let _ = stop.send(true);
+        for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
+            told.send_modify(|told| told.goes += 1);
+        }
+        told.send_modify(|told| told.stop = true);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(call_until(orders, stopped));
+    runtime.block_on(call_until_told(orders, words));
     ExitCode::SUCCESS
 }
 
-async fn call_until(orders: Orders, mut stopped: watch::Receiver<bool>) {
-    let Orders { settings, budget, class, vendor, round, pause } = orders;
+/// What has come on stdin after the orders.
+#[derive(Default)]
+struct Told {
+    goes: usize,
+    stop: bool,
+}
+
+async fn call_until_told(orders: Orders, mut words: watch::Receiver<Told>) {
+    let Orders { mut settings, url, budget, class, vendor, round, pause, held } = orders;
+    settings.database_url = Some(url.into());
     let say_leave = |Leave { nonce, given_us, closes_us }| say(&Word::Leave { nonce, given_us, closes_us });
     let caller = Caller {
         budget: CallBudget::new(&settings).expect("settings that the library takes"),
@@ -194,8 +230,15 @@ async fn call_until(orders: Orders, mut stopped: watch::Receiver<bool>) {
         ledger: Arc::new(Ledger::telling(say_leave)),
         wire: Arc::new(Wire::open(vendor, round).expect("the vendor takes callers")),
     };
-    while !*stopped.borrow() {
-        let ended = caller.attempt(caller.max_wait).await;
+    let mut permits = 0;
+    while !words.borrow().stop {
+        let go = async {
+            permits += 1;
+            if held {
+                let _ = words.wait_for(|told| told.goes >= permits || told.stop).await;
+            }
+        };
+        let ended = caller.attempt_after(caller.max_wait, go).await;
         let ended_us = now_us();
         let sent = matches!(ended.result, Ok(Sent::Left));
         let error = ended.result.err();
@@ -206,7 +249,7 @@ async fn call_until(orders: Orders, mut stopped: watch::Receiver<bool>) {
             code: error.as_ref().map(|error| error.code().to_string()),
             error: error.as_ref().map(ToString::to_string),
         }));
-        let _ = timeout(pause, stopped.changed()).await;
+        let _ = timeout(pause, words.wait_for(|told| told.stop)).await;
     }
     let Account { class, permits, dropped, lost } = settled(&caller).await;
     say(&Word::Account { class, permits, dropped, lost });

@@ -3,6 +3,7 @@
 pub mod caller;
 pub mod case;
 pub mod error;
+pub mod expect;
 pub mod ground;
 pub mod judge;
 pub mod leaks;
@@ -21,6 +22,7 @@ pub mod verdict;
 
 pub use caller::{Caller, Ended, Sent};
 pub use case::{Case, HEALS, HEALS_SOON, How, Length, nothing};
+pub use expect::{says, served};
 pub use ground::{DATABASE_NAME, Database};
 pub use judge::Account;
 pub use member::Member;

@@ -10,14 +10,14 @@ use std::time::Duration;
 use call_budget::service::scratch_postgres::ScratchPostgres;
 use call_budget::store::{admin, operation::Operation};
 use call_budget::{CallBudget, Settings};
-use futures_util::future::select_all;
+use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 
 use super::caller::{Caller, Ledger, Sent};
 use super::ground::{Database, Ground};
-use super::judge::{Account, Span};
+use super::judge::{Account, Arrival, Span};
 use super::leaks::Holdings;
 use super::member::{Member, Orders};
 use super::vendor::{Wire, now_us};
@@ -124,6 +124,11 @@ impl Round {
         server
     }
 
+    /// What has come to the vendor in this round, on the machine's clock.
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        self.ground.vendor().arrivals(self.number)
+    }
+
     /// From now on books and sessions are read there (a promoted standby, say).
     pub async fn judge_at(&mut self, database: Arc<Database>) {
         self.admin = database.admin().await.unwrap_or_else(|error| panic!("{error}"));
@@ -209,15 +214,27 @@ impl Round {
     /// A caller in a process of its own, that calls again and again, a pause after each; started through `command`
     /// (empty: directly). To be stopped before the body ends, and its account to be given to [`Round::account`].
     pub async fn member(&mut self, command: &[&str], settings: &Settings, pause: Duration) -> Member {
-        let orders = Orders {
+        let orders = self.orders(settings, pause).await;
+        Member::start(command, &orders, Arc::clone(&self.ledger)).await
+    }
+
+    /// The same, but it waits for [`Member::go`] between each permit and its use.
+    pub async fn held_member(&mut self, settings: &Settings) -> Member {
+        let orders = Orders { held: true, ..self.orders(settings, Duration::ZERO).await };
+        Member::start(&[], &orders, Arc::clone(&self.ledger)).await
+    }
+
+    async fn orders(&mut self, settings: &Settings, pause: Duration) -> Orders {
+        Orders {
             settings: settings.clone(),
+            url: settings.database_url.as_ref().expect("Round::settings names the store").as_str().to_owned(),
             budget: self.budget().await,
             class: CLASS.into(),
             vendor: self.vendor_address(),
             round: self.number,
             pause,
-        };
-        Member::start(command, &orders, Arc::clone(&self.ledger)).await
+            held: false,
+        }
     }
 
     /// Where the vendor listens.
@@ -329,13 +346,17 @@ impl Round {
         self.notes.push(note.into());
     }
 
+    /// The first of them counts. The others are waited for: a call that is given up may still be opening its session, where
+    /// no reading of the books sees it.
     async fn recovered<const N: usize>(&mut self, mut asking: [Asking; N]) {
         let healed_us = self.healed_us.expect("heal() comes before recovery");
-        let first = select_all(asking.iter_mut().map(|one| &mut one.0));
-        let (granted_us, ..) = timeout(RECOVERY_PATIENCE, first)
+        let all = async {
+            let granted = join_all(asking.iter_mut().map(|one| &mut one.0)).await;
+            granted.into_iter().map(|one| one.expect("asking does not panic")).min().expect("somebody asks")
+        };
+        let granted_us = timeout(RECOVERY_PATIENCE, all)
             .await
             .unwrap_or_else(|_| panic!("{RECOVERY_PATIENCE:?} after the healing still nothing was granted"));
-        let granted_us = granted_us.expect("asking does not panic");
         self.recoveries.push(Duration::from_micros(granted_us.saturating_sub(healed_us)));
     }
 

@@ -57,12 +57,6 @@ impl Superuser {
         self.authority.as_deref()
     }
 
-    /// The same at another port.
-    #[must_use]
-    pub fn at_port(&self, port: u16) -> Self {
-        Self { port, ..self.clone() }
-    }
-
     /// A session, within 10 s.
     ///
     /// # Errors

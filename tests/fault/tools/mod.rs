@@ -4,6 +4,7 @@
 
 pub mod certificates;
 pub mod disk_full;
+pub mod door;
 pub mod faketime;
 pub mod kept;
 pub mod namespace;

@@ -21,7 +21,8 @@ pub struct ScriptedDns {
     addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
     tcp_wanted: watch::Sender<bool>,
-    tcp_switched: mpsc::Receiver<()>,
+    /// (In a mutex, so that cases may share the server between their tasks.)
+    tcp_switched: Mutex<mpsc::Receiver<()>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -162,6 +163,7 @@ impl ScriptedDns {
                 let _ = stopped.await;
             });
         });
+        let tcp_switched = Mutex::new(tcp_switched);
         Self { addresses, shared, tcp_wanted, tcp_switched, stop: Some(stop), thread: Some(thread) }
     }
 
@@ -198,8 +200,9 @@ impl ScriptedDns {
     /// Whether TCP is answered. Where not, a connection is refused: nobody listens. Done when this returns.
     pub fn tcp(&self, wanted: bool) {
         if self.tcp_wanted.send_replace(wanted) != wanted {
+            let switched = self.tcp_switched.lock().unwrap_or_else(PoisonError::into_inner);
             for _ in &self.addresses {
-                self.tcp_switched.recv_timeout(Duration::from_secs(5)).expect("TCP is switched");
+                switched.recv_timeout(Duration::from_secs(5)).expect("TCP is switched");
             }
         }
     }
