@@ -142,7 +142,7 @@ impl Watch {
 
     fn start(database: &Database, port: u16, processes: Vec<u32>) -> Self {
         let end: Arc<AtomicBool> = Arc::default();
-        let database = database.copied_to(database.address().port());
+        let database = database.clone();
         let looking = tokio::spawn({
             let end = Arc::clone(&end);
             async move {

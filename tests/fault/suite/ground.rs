@@ -32,6 +32,7 @@ pub struct Ground {
 }
 
 /// A migrated database, whoever keeps its server running.
+#[derive(Clone)]
 pub struct Database {
     admin: Superuser,
     address: SocketAddr,
