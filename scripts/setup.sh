@@ -1,4 +1,4 @@
-# Sourced by demo and test: what they need from the machine, and how it gets there.
+# Sourced by the scripts that start something: what they need from the machine, and how it gets there.
 #   need postgresql python compiler    installs what is missing where that is allowed, else shows the one command
 
 fail() {
@@ -22,6 +22,9 @@ has_python() { has python3 && python3 -m pip --version >/dev/null 2>&1; }
 has_compiler() { has cc; }
 
 has_patch() { has patch; }
+
+# The program, for docker-compose.yml's certificates.
+has_openssl() { has openssl; }
 
 # OpenSSL's headers: on Linux native-tls links the system's. Elsewhere the system brings its own TLS.
 has_tls() { [ "$(uname)" != Linux ] || { has pkg-config && pkg-config --exists openssl; }; }
@@ -52,6 +55,7 @@ apt_packages() {
         python) echo python3 python3-pip ;;
         compiler) echo gcc libc6-dev ;;
         patch) echo patch ;;
+        openssl) echo openssl ;;
         certificates) echo ca-certificates ;;
         tls) echo pkg-config libssl-dev ;;
         pgbouncer) echo pgbouncer ;;
@@ -66,6 +70,7 @@ brew_packages() {
         python) echo python ;;
         compiler) echo gcc ;;
         patch) echo gpatch ;;
+        openssl) echo openssl ;;
         certificates) echo ca-certificates ;;
         pgbouncer) echo pgbouncer ;;
     esac

@@ -74,13 +74,18 @@ pub async fn connect(url: &str) -> Client {
 /// A connection to the database at `url`, with the schema brought up to date, planted bug and all.
 pub async fn connect_and_migrate(url: &str) -> Client {
     let mut client = connect(url).await;
+    bring_up_to_date(&mut client).await;
+    client
+}
+
+/// Brings the schema up to date, planted bug and all.
+pub async fn bring_up_to_date(client: &mut Client) {
     match Planted::asked_for() {
         None => {
-            migrate::migrate(&mut client).await.unwrap();
+            migrate::migrate(client).await.unwrap();
         }
-        Some(planted) => migrate_planted(&mut client, planted).await,
+        Some(planted) => migrate_planted(client, planted).await,
     }
-    client
 }
 
 static SHARED: OnceCell<Option<ScratchPostgres>> = OnceCell::const_new();

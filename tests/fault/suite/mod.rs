@@ -15,6 +15,8 @@ pub mod report;
 pub mod round;
 pub mod run;
 pub mod sight;
+pub mod stand_in;
+pub mod superuser;
 pub mod vendor;
 pub mod verdict;
 

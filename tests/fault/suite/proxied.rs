@@ -11,6 +11,7 @@ use std::ops::Deref;
 use tokio::net::lookup_host;
 use tokio::runtime::Handle;
 
+use super::ground;
 use super::round::Round;
 use crate::tools::proxy::{FaultProxy, OwnProxy, RemoteProxy, Stream, Toxic, Toxiproxy};
 
@@ -28,9 +29,14 @@ impl Proxied {
     /// # Panics
     /// The toxiproxy that is named does not answer, or cannot listen.
     pub async fn start(round: &Round) -> Self {
+        // One beside a database that was given from outside reaches that database alone, no server of the round's own.
+        let reached = !ground::is_given() || round.database().images().is_some();
         match env::var("TOXIPROXY_URL") {
-            Ok(url) => Self::at(round, &Toxiproxy::at(&url), None, &place_of("TOXIPROXY_LISTEN", LOOPBACK, 0)).await,
-            Err(_) => Self::our_own(round).await,
+            Ok(url) if reached => {
+                round.uses("toxiproxy");
+                Self::at(round, &Toxiproxy::at(&url), None, &place_of("TOXIPROXY_LISTEN", LOOPBACK, 0)).await
+            }
+            _ => Self::our_own(round).await,
         }
     }
 

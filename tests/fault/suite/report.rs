@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::case::Case;
-use super::ground::Database;
+use super::ground::{Database, Images};
 use super::judge::{Measured, Spread, spread};
 
 /// What was under test.
@@ -21,6 +21,9 @@ pub struct Versions {
     postgresql: String,
     /// Of a session between a client and the shared server, by its own word.
     tls: String,
+    /// What a database given from outside is made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    images: Option<Images>,
 }
 
 impl Versions {
@@ -32,6 +35,7 @@ impl Versions {
             openssl: openssl::version::version(),
             postgresql: database.server_version.clone(),
             tls: database.tls.clone().unwrap_or_else(|| "not known".into()),
+            images: database.images().cloned(),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! One trial of a case, as its body sees it. (`verdict` is what comes after the body.)
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use call_budget::service::scratch_postgres::ScratchPostgres;
@@ -28,7 +29,9 @@ pub struct Round {
     pub(super) number: u64,
     long_form: bool,
     application_name: String,
-    database: Arc<Database>,
+    pub(super) database: Arc<Database>,
+    /// What the body used of a database given from outside: names of [`super::ground::Images`].
+    pub(super) used: Mutex<BTreeSet<&'static str>>,
     admin: Client,
     pub(super) budget: Option<String>,
     pub(super) callers: Vec<Caller>,
@@ -63,6 +66,7 @@ impl Round {
             long_form,
             application_name: format!("fault {id} {:08x}", number as u32),
             database,
+            used: Mutex::default(),
             admin,
             budget: None,
             callers: Vec::new(),
@@ -90,6 +94,7 @@ impl Round {
     /// The database that this round's budget lives in and that its books are read from: the one that all cases share, or
     /// what [`Round::own_server`] or [`Round::judge_at`] put in its place.
     pub fn database(&self) -> &Database {
+        self.uses("database");
         &self.database
     }
 
@@ -353,6 +358,11 @@ impl Round {
             .await
             .unwrap_or_else(|_| panic!("{RECOVERY_PATIENCE:?} after the healing still nothing was granted"));
         self.recoveries.push(Duration::from_micros(granted_us.saturating_sub(healed_us)));
+    }
+
+    /// Notes that a part of what was given from outside is in use, so that the report's row can say what that is.
+    pub(super) fn uses(&self, part: &'static str) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(part);
     }
 
     pub(super) async fn try_admin(&mut self) -> Result<&mut Client, String> {

@@ -14,13 +14,14 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::case::Case;
-use super::ground::Ground;
+use super::ground::{GIVEN, Ground};
 use super::judge::Measured;
 use super::member;
 use super::options::Options;
 use super::proof::{PLANTED, Planted};
 use super::report::{self, Row, Versions};
 use super::round::Round;
+use super::stand_in;
 use super::verdict::Verdict;
 
 /// Rounds in which the receiver stood still are repeated, so often in a row at most.
@@ -30,6 +31,9 @@ const AROUND: Duration = Duration::from_secs(120);
 
 /// The whole suite: command line, cases, report.
 pub fn run(all: &[&'static Case]) -> ExitCode {
+    if let Some(ended) = stand_in::asked() {
+        return ended;
+    }
     let options = Options::parse();
     if options.member {
         return member::main();
@@ -185,6 +189,9 @@ impl Suite {
         let mut child = Command::new(words.next().expect("at least the program itself"));
         child.args(words).args(["--in-own-process", "--repeats", &rounds, case.id]);
         child.args(self.options.long.then_some("--long"));
+        for variable in GIVEN {
+            child.env_remove(variable);
+        }
         match child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
             Ok(child) => row_of(Started(child), patience).unwrap_or_else(|why| Row::failed(case, why)),
             Err(error) => Row::failed(case, format!("a process of its own cannot be started ({command:?}): {error}")),

@@ -1,5 +1,6 @@
 //! What comes after a case's body: the books are read, what the round used must be gone, and each request is judged.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -45,6 +46,11 @@ impl Round {
         measured.recoveries = self.recoveries;
         let mut notes = self.notes;
         notes.extend(self.before.untold().map(str::to_owned));
+        if let Some(images) = self.database.images() {
+            let used = self.used.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let of = |part| images.get(part).map(|made_of| format!("{part} of docker-compose.yml: {made_of}"));
+            notes.extend(used.into_iter().filter_map(of));
+        }
         Verdict { measured, inconclusive: doubt.inconclusive > 0, notes }
     }
 

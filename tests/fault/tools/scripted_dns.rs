@@ -132,7 +132,19 @@ impl ScriptedDns {
 
     /// A server on several loopback addresses, at the same free port of each.
     pub fn start_on(servers: &[IpAddr]) -> Self {
-        let listening = (0..ATTEMPTS).find_map(|_| bind(servers)).expect("a port that is free on every address");
+        Self::serving((0..ATTEMPTS).find_map(|_| bind(servers, 0)).expect("a port that is free on every address"))
+    }
+
+    /// A server at that address.
+    ///
+    /// # Panics
+    /// Somebody else is there.
+    pub fn start_at(address: SocketAddr) -> Self {
+        let bound = bind(&[address.ip()], address.port());
+        Self::serving(bound.unwrap_or_else(|| panic!("{address} cannot be listened on")))
+    }
+
+    fn serving(listening: Vec<(UdpSocket, TcpListener)>) -> Self {
         let addresses: Vec<SocketAddr> = listening.iter().map(|(_, tcp)| tcp.local_addr().expect("its port")).collect();
         let shared = Arc::new(Shared::default());
         let (stop, stopped) = oneshot::channel();
@@ -378,9 +390,8 @@ async fn serve_connection(socket: tokio::net::TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// UDP and TCP at one port of every address; `None` where somebody else has that port on one of them.
-fn bind(servers: &[IpAddr]) -> Option<Vec<(UdpSocket, TcpListener)>> {
-    let mut port = 0;
+/// UDP and TCP at one port of every address (0: a free one); `None` where somebody else has that port on one of them.
+fn bind(servers: &[IpAddr], mut port: u16) -> Option<Vec<(UdpSocket, TcpListener)>> {
     let mut bound = Vec::new();
     for server in servers {
         let tcp = TcpListener::bind((*server, port)).ok()?;

@@ -35,7 +35,7 @@ mod toxic;
 mod trigger;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +69,15 @@ pub struct FaultProxy {
 impl FaultProxy {
     /// Starts the HTTP API on a free loopback port.
     pub async fn start() -> FaultProxy {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        FaultProxy::start_at((Ipv4Addr::LOCALHOST, 0).into()).await
+    }
+
+    /// Starts the HTTP API at that address.
+    ///
+    /// # Panics
+    /// It cannot be listened on.
+    pub async fn start_at(addr: SocketAddr) -> FaultProxy {
+        let listener = TcpListener::bind(addr).await.unwrap_or_else(|error| panic!("{addr}: {error}"));
         let addr = listener.local_addr().expect("a bound socket has an address");
         let registry = Arc::<Registry>::default();
         let serving = tokio::spawn(serve(listener, Arc::clone(&registry)));
