@@ -178,9 +178,10 @@ impl State {
     /// The caller's `max_wait` has passed: it leaves the queue with this error, unless it has been answered meanwhile.
     pub fn out_of_time<C: Clock, S: Store>(&mut self, lane: &Lane<C, S>, place: u64) -> Option<AcquireError> {
         let Waiter { asked, uncertain, mut lost, .. } = self.waiters.remove(&place)?;
-        let in_flight = self.call.as_ref().map(|call| {
-            StoreError::out_of_time(&call.progress).after(lane.clock.now().saturating_since(call.began))
-        });
+        let in_flight = self
+            .call
+            .as_ref()
+            .map(|call| StoreError::out_of_time(&call.progress).after(lane.clock.now().saturating_since(call.began)));
         let request_left = asked && in_flight.as_ref().is_some_and(|call| call.stage == Stage::Query);
         lost += u32::from(request_left);
         let error = if request_left || uncertain {

@@ -65,7 +65,7 @@ async fn three_at_random(round: &mut Round) {
     let over = AtomicBool::new(false);
     let calling = join_all(callers.iter().map(|caller| calls_until(&over, caller)));
     let began = Instant::now();
-    let database = round.database().copied_to(round.database().address().port());
+    let database = round.database().clone();
     let faults = async {
         let one = |planned: &Planned| {
             let Planned { fault, from, lasts } = *planned;
