@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -28,6 +29,9 @@ pub(super) struct State {
     pub way: RoundTrip,
     pub last_failure: Option<StoreError>,
 }
+
+/// A call that has waited for this long tells more than the one before it.
+const TELLING: Duration = Duration::from_millis(200);
 
 /// The call in flight.
 pub(super) struct InFlight {
@@ -184,16 +188,18 @@ impl State {
             .map(|call| StoreError::out_of_time(&call.progress).after(lane.clock.now().saturating_since(call.began)));
         let request_left = asked && in_flight.as_ref().is_some_and(|call| call.stage == Stage::Query);
         lost += u32::from(request_left);
+        // A call that was only just begun says less than the one that failed before it.
+        let telling = in_flight.filter(|call| self.last_failure.is_none() || call.after >= Some(TELLING));
+        let reason = telling.as_ref().or(self.last_failure.as_ref());
+        let because = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         let error = if request_left || uncertain {
-            let message = "max_wait passed while the store's answer was missing: a slot may have been spent";
-            AcquireError { stage: Some(Stage::Query), ..lane.error(Code::Uncertain, message) }
+            let message = "max_wait passed while the store's answer was missing, a slot may have been spent";
+            AcquireError {
+                stage: Some(Stage::Query),
+                ..lane.error(Code::Uncertain, format_args!("{message}{because}"))
+            }
         } else {
-            // A call that was only just begun says less than the one that failed before it.
-            let reason = self.last_failure.as_ref().or(in_flight.as_ref());
-            let message = match reason {
-                Some(reason) => format!("max_wait passed without a slot: {reason}"),
-                None => "max_wait passed without a slot".into(),
-            };
+            let message = format_args!("max_wait passed without a slot{because}");
             AcquireError { stage: reason.map(|reason| reason.stage), ..lane.error(Code::WaitExceeded, message) }
         };
         Some(AcquireError { lost, ..error })

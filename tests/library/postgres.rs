@@ -160,7 +160,7 @@ async fn a_database_that_does_not_exist_is_named_as_the_mistake() {
     let database = support::empty_database().await;
     let error = error(&database.url.replace(&database.name, "no_such_database")).await;
     assert_eq!(error.code(), Code::Misconfigured);
-    assert!(error.to_string().contains("in database_url"), "{error}");
+    assert!(error.to_string().contains("set another dbname"), "{error}");
 }
 
 #[tokio::test]

@@ -156,7 +156,7 @@ async fn stopped(round: &mut Round) {
     assert!(error.may_have_spent());
     // The kernel still takes connections for it.
     let error = caller.try_send().await.refused();
-    assert_says(&error, Code::WaitExceeded, Stage::Startup, &["max_wait passed", "no answer came"]);
+    assert_says(&error, Code::WaitExceeded, Stage::Startup, &["max_wait passed", "does not finish the login"]);
     assert!(!error.may_have_spent(), "{error}");
     round.healing(&caller, async { drop(still) }).await;
 }
@@ -368,7 +368,8 @@ async fn held_snapshot(round: &mut Round) {
         }));
         let ended = calls.await;
         for error in ended.iter().filter_map(|ended| ended.result.as_ref().err()) {
-            assert_eq!(error.code(), Code::WaitExceeded, "{error}");
+            // Uncertain: its time was up while a call that asked for it too was under way.
+            assert!(matches!(error.code(), Code::WaitExceeded | Code::Uncertain), "{error}");
         }
         granted.push((
             ended.iter().filter(|ended| ended.result.is_ok()).count(),

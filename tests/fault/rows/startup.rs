@@ -321,8 +321,8 @@ async fn login_at_max_wait(round: &mut Round) {
 
     let mut outcomes = [0; 2];
     for number in 0..LOGINS / 2 {
-        // From half the time to twice.
-        let max_wait = login / 2 + login * u32::try_from(number % 12).unwrap() / 8;
+        // From an eighth of the time to twice.
+        let max_wait = login * u32::try_from(1 + number % 16).unwrap() / 8;
         settings.max_wait = max_wait.min(Duration::from_millis(200));
         let caller = round.caller(&settings).await;
         round.fault();
