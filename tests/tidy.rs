@@ -193,6 +193,32 @@ fn no_file_is_longer_than_a_reader_can_keep() {
     assert!(too_long(&File::new("x", &"\n".repeat(LONGEST_FILE + 1))).is_some());
 }
 
+/// The names of cases, such as 11.silent, among these words.
+fn case_names<'a>(words: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    let is_case = |word: &&str| {
+        word.split_once('.').is_some_and(|(row, what)| {
+            row.parse::<u8>().is_ok_and(|row| (1..=36).contains(&row))
+                && what.starts_with(|first: char| first.is_ascii_lowercase())
+                && what.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        })
+    };
+    words.filter(is_case).map(str::to_owned).collect()
+}
+
+#[test]
+fn failure_modes_md_and_the_fault_suite_have_the_same_cases_and_every_row() {
+    let rows: Vec<String> = files(&["tests/fault/rows"], "rs").iter().flat_map(|file| text::literals(&file.text)).collect();
+    let tried = case_names(rows.iter().map(String::as_str));
+    let page = read("docs/failure-modes.md");
+    let told = case_names(page.split('`'));
+    assert_eq!(tried.difference(&told).collect::<Vec<_>>(), [] as [&String; 0], "tried, and not in docs/failure-modes.md");
+    assert_eq!(told.difference(&tried).collect::<Vec<_>>(), [] as [&String; 0], "in docs/failure-modes.md, and not tried");
+    let missing: Vec<u8> = (1..=36).filter(|row| !tried.iter().any(|case| case.starts_with(&format!("{row}.")))).collect();
+    assert_eq!(missing, [] as [u8; 0], "rows without a case");
+    let sample = ["2.syn", "37.no_such_row", "1.2", "15.18", "config.rs", "0.member"];
+    assert_eq!(case_names(sample.into_iter()), BTreeSet::from(["2.syn".to_owned()]));
+}
+
 fn machine_paths(file: &File) -> Vec<String> {
     let places = [
         concat!("/ho", "me/"),
