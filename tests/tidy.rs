@@ -207,13 +207,23 @@ fn case_names<'a>(words: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
 
 #[test]
 fn failure_modes_md_and_the_fault_suite_have_the_same_cases_and_every_row() {
-    let rows: Vec<String> = files(&["tests/fault/rows"], "rs").iter().flat_map(|file| text::literals(&file.text)).collect();
+    let rows: Vec<String> =
+        files(&["tests/fault/rows"], "rs").iter().flat_map(|file| text::literals(&file.text)).collect();
     let tried = case_names(rows.iter().map(String::as_str));
     let page = read("docs/failure-modes.md");
     let told = case_names(page.split('`'));
-    assert_eq!(tried.difference(&told).collect::<Vec<_>>(), [] as [&String; 0], "tried, and not in docs/failure-modes.md");
-    assert_eq!(told.difference(&tried).collect::<Vec<_>>(), [] as [&String; 0], "in docs/failure-modes.md, and not tried");
-    let missing: Vec<u8> = (1..=36).filter(|row| !tried.iter().any(|case| case.starts_with(&format!("{row}.")))).collect();
+    assert_eq!(
+        tried.difference(&told).collect::<Vec<_>>(),
+        [] as [&String; 0],
+        "tried, and not in docs/failure-modes.md"
+    );
+    assert_eq!(
+        told.difference(&tried).collect::<Vec<_>>(),
+        [] as [&String; 0],
+        "in docs/failure-modes.md, and not tried"
+    );
+    let missing: Vec<u8> =
+        (1..=36).filter(|row| !tried.iter().any(|case| case.starts_with(&format!("{row}.")))).collect();
     assert_eq!(missing, [] as [u8; 0], "rows without a case");
     let sample = ["2.syn", "37.no_such_row", "1.2", "15.18", "config.rs", "0.member"];
     assert_eq!(case_names(sample.into_iter()), BTreeSet::from(["2.syn".to_owned()]));

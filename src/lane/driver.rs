@@ -223,6 +223,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
         let lane = &*self.lane;
         let now = lane.clock.now();
         let error = error.after(now.saturating_since(began));
+        lane.watch.failed(now);
         let mut state = lane.state();
         lane.tally.store_failures.add(1);
         if state.driver != Some(self.number) {

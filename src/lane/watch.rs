@@ -23,7 +23,7 @@ struct State {
     clock: StoreClock,
     /// Only budgets that the store knows: names that do not exist must not pile up.
     budgets: HashMap<Arc<str>, StepFence>,
-    /// When the store last answered.
+    /// When the store last answered, or was last asked in vain.
     heard: Instant,
     /// Calls of lanes that are in flight.
     calls: usize,
@@ -60,6 +60,12 @@ impl Watch {
         let mut state = self.state();
         state.heard = state.heard.max(reply.answered);
         state.clock.probed(bracket(reply));
+    }
+
+    /// A call brought no answer. While lanes try again and again, a probe would be one attempt more.
+    pub fn failed(&self, now: Instant) {
+        let mut state = self.state();
+        state.heard = state.heard.max(now);
     }
 
     /// The fence that is to be asked for before anything else.

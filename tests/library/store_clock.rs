@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::books::balanced;
 use crate::script::{Script, Step, standing};
 use crate::support::{self, TestDatabase};
-use crate::{Duration, all_ended, at, ended, in_memory, limit, ms, pass, send, settle};
+use crate::{Duration, all_ended, at, ended, in_memory, limit, ms, pass, send, settle, within};
 
 /// A store whose clock the test moves, as far as its clients see it.
 struct Moved<S> {
@@ -436,6 +436,30 @@ impl Store for Deaf {
     async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
         self.0.fence(budget, progress).await
     }
+}
+
+/// Behind a pooler two hundred processes would make four hundred attempts.
+#[tokio::test]
+async fn no_probe_is_added_to_the_attempts_of_a_lane_whose_store_is_failing() {
+    let clock = ManualClock::at(at(ms(0)));
+    let script = Script::new(clock.clone(), ms(1000), |before, _| match before {
+        0 => Step::GrantAll,
+        _ => Step::Fail(Stage::Connect, Failing::Unavailable),
+    });
+    let mut settings = Settings::default();
+    settings.store_outage_max = ms(40_000);
+    let budget = script.budget(&settings);
+    send(budget.acquire_with("a", "b", within(ms(60_000))).await);
+    let waiting = {
+        let budget = budget.clone();
+        tokio::spawn(async move { budget.acquire_with("a", "b", within(ms(60_000))).await.map(drop) })
+    };
+    settle().await;
+    pass_seconds(&clock, 38).await;
+    assert!(budget.counters().store_failures > 20, "{:?}", budget.counters());
+    assert_eq!(script.probed_at(), []);
+    pass_seconds(&clock, 5).await;
+    assert_eq!(ended(waiting).await.unwrap_err().code(), Code::StoreUnavailable);
 }
 
 #[tokio::test]

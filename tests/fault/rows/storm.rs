@@ -73,7 +73,9 @@ const MEMBERS_WAIT: Duration = Duration::from_secs(2);
 const MEMBERS_PAUSE: Duration = Duration::from_millis(800);
 
 async fn two_hundred(round: &mut Round) {
-    // A SCRAM login costs the pooler milliseconds of its one core: 200 of them at a time would measure that.
+    round.note(
+        "logins at the pooler are MD5: a SCRAM login costs it milliseconds, and 200 at a time measure the cores of this machine",
+    );
     let pooled = Pooled::start(round, CONNECTIONS, &[("auth_type", "md5")]).await;
     let mut settings = round.settings(pooled.url(round));
     settings.max_wait = MEMBERS_WAIT;
