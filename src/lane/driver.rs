@@ -229,31 +229,31 @@ impl<C: Clock, S: Store> Driver<C, S> {
         if state.driver != Some(self.number) {
             return now;
         }
-        let uncertain = error.kind == Failing::Uncertain;
-        if uncertain {
+        if error.may_have_spent {
             lane.tally.lost.add(asked);
         }
-        state.call_over(uncertain);
-        let (code, message, news) = match error.kind {
-            Failing::Misconfigured => (Code::Misconfigured, error.to_string(), true),
+        state.call_over(error.may_have_spent);
+        let (code, message) = match error.kind {
+            Failing::Misconfigured => (Code::Misconfigured, error.to_string()),
             Failing::Unavailable | Failing::Uncertain => match state.outage.failed(now, fastrand::f64()) {
                 Verdict::RetryAt(moment) => {
                     if state.last_failure.is_none() {
-                        tracing::warn!(budget = &*lane.budget, class = &*lane.class, %error, "call_budget_store_failing");
+                        let (budget, class, stage) = (&*lane.budget, &*lane.class, error.stage.as_str());
+                        tracing::warn!(budget, class, stage, %error, "call_budget_store_failing");
                     }
                     state.last_failure = Some(error);
                     return moment;
                 }
-                Verdict::Out { since, judged_now } => {
-                    let message = format!("the store has been out for {:.1} s: {error}", since.as_secs_f64());
-                    (Code::StoreUnavailable, message, judged_now)
-                }
+                Verdict::Out(since) => (
+                    Code::StoreUnavailable,
+                    format!("the store has been out for {:.1} s: {error}", since.as_secs_f64()),
+                ),
             },
         };
         // Not for each newcomer of the same outage.
-        if news {
-            let (budget, class) = (&*lane.budget, &*lane.class);
-            tracing::error!(budget, class, %error, code = code.as_str(), "call_budget_outage");
+        if state.told.replace(code) != Some(code) {
+            let (budget, class, stage) = (&*lane.budget, &*lane.class, error.stage.as_str());
+            tracing::error!(budget, class, stage, %error, code = code.as_str(), "call_budget_outage");
         }
         state.end_all(|| AcquireError { stage: Some(error.stage), ..lane.error(code, &message) });
         now

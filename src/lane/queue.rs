@@ -28,6 +28,8 @@ pub(super) struct State {
     pub outage: Outage,
     pub way: RoundTrip,
     pub last_failure: Option<StoreError>,
+    /// How the store's failing was told last: once, and once when it is over.
+    pub told: Option<Code>,
 }
 
 /// A call that has waited for this long tells more than the one before it.
@@ -74,6 +76,7 @@ impl State {
             outage,
             way,
             last_failure: None,
+            told: None,
         }
     }
 
@@ -105,7 +108,8 @@ impl State {
     /// The store answered.
     pub fn recovered<C: Clock, S: Store>(&mut self, lane: &Lane<C, S>) {
         self.outage.over();
-        if self.last_failure.take().is_some() {
+        let told = self.told.take().is_some();
+        if self.last_failure.take().is_some() || told {
             tracing::info!(budget = &*lane.budget, class = &*lane.class, "call_budget_store_recovered");
         }
     }
@@ -191,7 +195,8 @@ impl State {
         // A call that was only just begun says less than the one that failed before it.
         let telling = in_flight.filter(|call| self.last_failure.is_none() || call.after >= Some(TELLING));
         let reason = telling.as_ref().or(self.last_failure.as_ref());
-        let because = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let others = || ": others were ahead, see call-budget status".to_owned();
+        let because = reason.map_or_else(others, |reason| format!(": {reason}"));
         let error = if request_left || uncertain {
             let message = "max_wait passed while the store's answer was missing, a slot may have been spent";
             AcquireError {

@@ -25,13 +25,8 @@ pub struct Outage {
 pub enum Verdict {
     /// Not yet an outage: try again at this moment.
     RetryAt(Instant),
-    /// The store is out: nobody waits any longer.
-    Out {
-        /// For how long already.
-        since: Duration,
-        /// This failure is the one that says so; later ones of the same outage are no news.
-        judged_now: bool,
-    },
+    /// The store is out, for this long already: nobody waits any longer.
+    Out(Duration),
 }
 
 impl Outage {
@@ -49,13 +44,8 @@ impl Outage {
         }
         self.last_failure = Some(now);
         let since = now.saturating_since(*self.first_failure.get_or_insert(now));
-        let known = self.judged;
         self.judged |= since >= self.max;
-        if self.judged {
-            Verdict::Out { since, judged_now: !known }
-        } else {
-            Verdict::RetryAt(now + RETRY.mul_f64(0.75 + 0.5 * spread))
-        }
+        if self.judged { Verdict::Out(since) } else { Verdict::RetryAt(now + RETRY.mul_f64(0.75 + 0.5 * spread)) }
     }
 
     /// A store call succeeded.
@@ -78,16 +68,14 @@ mod tests {
         for ms in (1000..3000).step_by(200) {
             assert!(matches!(outage.failed(at(ms), 0.5), Verdict::RetryAt(_)), "{ms}");
         }
-        let since = Duration::from_secs(2);
-        assert_eq!(outage.failed(at(3000), 0.5), Verdict::Out { since, judged_now: true });
-        assert!(matches!(outage.failed(at(3200), 0.5), Verdict::Out { judged_now: false, .. }));
+        assert_eq!(outage.failed(at(3000), 0.5), Verdict::Out(Duration::from_secs(2)));
     }
 
     #[test]
     fn after_the_judgement_one_failure_is_enough_until_one_success() {
         let mut outage = Outage::new(Duration::from_secs(2), Duration::from_secs(1));
         for ms in [0, 1000, 2000, 60_000] {
-            let out = matches!(outage.failed(at(ms), 0.0), Verdict::Out { .. });
+            let out = matches!(outage.failed(at(ms), 0.0), Verdict::Out(_));
             assert_eq!(out, ms >= 2000, "{ms}");
         }
         outage.over();

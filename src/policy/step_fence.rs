@@ -7,7 +7,7 @@
 //!
 //! Rule: from the first answer that shows the step, what was granted under the budget is dropped, until it is fenced. It is
 //! when an answer's fence counter has grown since it was last read (somebody else saw the step, or the server forgot
-//! something and fenced by itself), or when the store has fenced for this process. A store that will not, since there was a
+//! something and fenced by itself; since that may have been over before the step, this process keeps quiet as long), or when the store has fenced for this process. A store that will not, since there was a
 //! fence within 10 s, may have had it before the step: then this process keeps the quiet moment on its own, as each one
 //! does that sees the step.
 
@@ -63,7 +63,8 @@ impl StepFence {
             }
             self.settled = step.number;
             if asked <= until {
-                (self.counts_from, self.covering) = (answered, fences);
+                // That fence may have been over before the step.
+                (self.counts_from, self.covering) = (answered + quiet, fences + 1);
                 return false;
             }
         }
@@ -129,7 +130,8 @@ mod tests {
         assert!(!budget.counts(step(1, 2000), at(1999), at(2000), 4, QUIET), "the answer that shows it is dropped");
         assert_eq!(budget.wanted(at(2000)), None);
         assert!(!budget.counts(step(1, 2000), at(1998), at(2001), 3, QUIET), "granted before that fence");
-        assert!(budget.counts(step(1, 2000), at(2000), at(2001), 4, QUIET));
+        assert!(!budget.counts(step(1, 2000), at(2119), at(2121), 4, QUIET), "it may have been over before the step");
+        assert!(budget.counts(step(1, 2000), at(2120), at(2121), 4, QUIET));
     }
 
     #[test]

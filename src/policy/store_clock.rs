@@ -64,7 +64,9 @@ pub struct StoreClock {
 impl StoreClock {
     /// Notes an answer that tells its server's timeline. The step, if it is the first to show one.
     pub fn answered(&mut self, bracket: Bracket, timeline: i64) -> Option<Step> {
-        if bracket.asked < self.since {
+        let is_older = bracket.asked < self.since;
+        // Older than a step that a probe has found, it may have been answered on either side of it.
+        if is_older && self.suspected.is_none() {
             return None;
         }
         if self.timeline.replace(timeline).is_some_and(|before| before != timeline) {
@@ -72,7 +74,7 @@ impl StoreClock {
             (self.suspected, self.latest) = (None, None);
             self.since = bracket.answered;
         }
-        let found = self.note(bracket).map(|by_us| (bracket.answered, by_us));
+        let found = if is_older { None } else { self.note(bracket).map(|by_us| (bracket.answered, by_us)) };
         let (found, by_us) = self.suspected.take().or(found)?;
         self.steps += 1;
         self.latest = Some(Step { number: self.steps, found, by_us });

@@ -40,7 +40,9 @@ impl<C: Clock> PostgresStore<C> {
     fn refuse_older_timeline(&self, timeline: i64) -> Result<(), StoreError> {
         let newest = self.newest_timeline.fetch_max(timeline, Ordering::AcqRel);
         if timeline < newest {
-            let message = format!("the answer is from timeline {timeline}, older than {newest} seen before");
+            let message = format!(
+                "the answer is from timeline {timeline}, older than {newest} seen before: restart this process if the store was moved to a new server"
+            );
             return Err(StoreError::new(Stage::Query, Failing::Uncertain, message));
         }
         Ok(())
@@ -116,8 +118,9 @@ async fn query<C: Clock>(session: &Session, clock: &C, ask: &Ask, stage: Stage) 
     if !session.is_idle() {
         return Err(breached(stage, &Breach::Nonsense("it ended inside a transaction")));
     }
-    // Such as that of a cancelled wait for a synchronous standby: committed here, and not there.
-    if session.warnings() != warnings {
+    // Such as that of a cancelled wait for a synchronous standby: committed here, and not there. (The warnings that come
+    // with a login are only counted while the first answer is awaited, which grants nothing.)
+    if stage == Stage::Query && session.warnings() != warnings {
         return Err(breached(stage, &Breach::Nonsense("its commit came with a warning")));
     }
     let answer = decode(&rows, ask).map_err(|breach| breached(stage, &breach))?;
@@ -179,5 +182,6 @@ fn breached(stage: Stage, breach: &Breach) -> StoreError {
         // It was an answer to somebody, so something may have been spent.
         Breach::Nonsense(why) => (Failing::Uncertain, format!("the answer breaks the contract: {why}")),
     };
-    StoreError::new(stage, kind, message)
+    // Whatever contract it speaks, it has committed.
+    StoreError { may_have_spent: stage == Stage::Query, ..StoreError::new(stage, kind, message) }
 }

@@ -133,10 +133,10 @@ fn refused(failures: &[(&Target, io::Error)]) -> StoreError {
         .map(|(target, error)| format!("{target}: {}", reason(error)))
         .filter(|line| seen.insert(line.clone()))
         .collect();
-    let message = format!(
-        "no connection to {}: check that PostgreSQL runs there, its port and listen_addresses",
-        each.join(", ")
-    );
+    let by_socket = failures.iter().all(|(target, _)| matches!(target, Target::Socket(_)));
+    let setting = if by_socket { "unix_socket_directories" } else { "listen_addresses" };
+    let message =
+        format!("no connection to {}: check that PostgreSQL runs there, and its port and {setting}", each.join(", "));
     StoreError::new(Stage::Connect, Failing::Unavailable, message)
 }
 

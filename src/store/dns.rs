@@ -12,8 +12,8 @@ use futures_util::stream::FuturesUnordered;
 use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::op::Query;
+use hickory_resolver::net::{DnsError, NetError, NoRecords};
+use hickory_resolver::proto::op::{Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
@@ -24,6 +24,9 @@ use crate::policy::stage::Stage;
 
 /// A question without an answer is asked again this often; the earlier ones go on waiting, for a slow server.
 const REPEAT: Duration = Duration::from_millis(200);
+
+/// Each has a socket of its own. When there are more, all of these are given up: 5 s are enough for an answer.
+const MOST_IN_FLIGHT: usize = 25;
 
 /// An answer is used for as long as it says, within these bounds.
 const FRESH: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -68,11 +71,15 @@ pub(super) async fn resolve<C: Clock>(
     let (mut answered_v4, mut answered_v6) = (None, None);
     let mut v6_until = None;
     loop {
-        if answered_v4.is_none() {
-            v4.push(questions.ask(RecordType::A));
-        }
-        if answered_v6.is_none() {
-            v6.push(questions.ask(RecordType::AAAA));
+        for (asked, kind, is_open) in
+            [(&mut v4, RecordType::A, answered_v4.is_none()), (&mut v6, RecordType::AAAA, answered_v6.is_none())]
+        {
+            if is_open {
+                if asked.len() == MOST_IN_FLIGHT {
+                    asked.clear();
+                }
+                asked.push(questions.ask(kind));
+            }
         }
         let again = clock.now() + REPEAT;
         loop {
@@ -84,7 +91,8 @@ pub(super) async fn resolve<C: Clock>(
             }
             match (&answered_v4, &answered_v6) {
                 (Some(Ok(first)), Some(Ok(second))) => return Ok(first.and(second)),
-                (Some(Ok(found)), Some(Err(_))) | (Some(Err(_)), Some(Ok(found))) => return Ok(found.clone()),
+                (Some(Ok(found)), Some(Err(error))) => return Ok(found.but(Family::V6, error)),
+                (Some(Err(error)), Some(Ok(found))) => return Ok(found.but(Family::V4, error)),
                 (Some(Err(error)), Some(Err(_))) => return Err(failed(name, error)),
                 (Some(Ok(_)), None) => v6_until = v6_until.or(Some(clock.now() + wait_for_v6)),
                 _ => {}
@@ -96,6 +104,10 @@ pub(super) async fn resolve<C: Clock>(
             }
             // IPv4 has had its time.
             (None, Some(Ok(found))) => return Ok(Resolved { silent: Some(Family::V4), ..found.clone() }),
+            // A name that has no IPv4 address may have another. One that does not exist, or whose server fails, may not.
+            (Some(Err(error)), None) if error.is_nx_domain() || !error.is_no_records_found() => {
+                return Err(failed(name, error));
+            }
             _ => {}
         }
     }
@@ -109,6 +121,11 @@ impl Resolved {
         }
         let ttl = lookup.answers().iter().map(|record| record.ttl).min().unwrap_or_default();
         Ok(Self { addresses, fresh_for: Duration::from_secs(ttl.into()).clamp(FRESH.0, FRESH.1), silent: None })
+    }
+
+    /// The other family's answer was an error: a no, or a failure that says nothing of it.
+    fn but(&self, other: Family, error: &NetError) -> Self {
+        Self { silent: (!error.is_no_records_found()).then_some(other), ..self.clone() }
     }
 
     fn and(&self, other: &Self) -> Self {
@@ -152,8 +169,13 @@ impl Questions {
         // With search domains the resolver would look for the first of its candidates only.
         let mut whole = self.name.clone();
         whole.set_fqdn(true);
-        if let Some(lookup) = self.hosts.lookup_static_host(&Query::query(whole, kind)) {
+        let in_file = |kind| self.hosts.lookup_static_host(&Query::query(whole.clone(), kind));
+        if let Some(lookup) = in_file(kind) {
             return Resolved::of(&lookup);
+        }
+        // Whoever wrote an address of one kind there meant this machine to use no other.
+        if [RecordType::A, RecordType::AAAA].into_iter().any(|kind| in_file(kind).is_some()) {
+            return Err(NoRecords::new(Query::query(whole, kind), ResponseCode::NoError).into());
         }
         let mut builder = TokioResolver::builder_with_config(self.config.clone(), TokioRuntimeProvider::default());
         *builder.options_mut() = self.options.clone();

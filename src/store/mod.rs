@@ -7,6 +7,7 @@ pub mod access;
 mod acquire;
 pub mod admin;
 mod answer;
+mod blocking;
 mod connect;
 mod descriptors;
 pub mod direct;
@@ -94,6 +95,8 @@ pub struct StoreError {
     pub kind: Failing,
     /// What failed, without the stage.
     pub message: String,
+    /// Whether a slot may have been spent although no grant came of it.
+    pub may_have_spent: bool,
     /// How long after its entry the call failed, where whoever made it has said so.
     pub after: Option<Duration>,
     pub source: Option<Box<dyn Error + Send + Sync>>,
@@ -113,7 +116,8 @@ pub enum Failing {
 impl StoreError {
     /// A failure in `stage`; `message` says what failed, without the stage.
     pub fn new(stage: Stage, kind: Failing, message: impl Into<String>) -> Self {
-        Self { stage, kind, message: message.into(), after: None, source: None }
+        let may_have_spent = kind == Failing::Uncertain;
+        Self { stage, kind, message: message.into(), may_have_spent, after: None, source: None }
     }
 
     pub(crate) fn caused_by(self, source: impl Error + Send + Sync + 'static) -> Self {

@@ -17,8 +17,8 @@ use crate::policy::stage::Stage;
 
 /// A session that nobody has used for this long is closed.
 const IDLE: Duration = Duration::from_secs(60);
-/// How often idle sessions are looked at.
-const ROUND: Duration = Duration::from_secs(5);
+/// How often the sessions are looked at: the names may have to be resolved again sooner than was known a moment ago.
+const ROUND: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     /// Where the call is that waits for the pool: deadpool opens sessions on its behalf without knowing it.
@@ -51,6 +51,7 @@ impl<C: Clock> Pool<C> {
                 other => StoreError::new(Stage::LocalWait, Failing::Unavailable, "the pool gave no connection")
                     .caused_by(other),
             })?;
+        progress.towards(Arc::clone(&session.named));
         Shared::keep(&self.0);
         Ok(Borrowed { session: Some(session), pool: Arc::clone(&self.0) })
     }
@@ -146,9 +147,16 @@ impl<C: Clock> managed::Manager for Sessions<C> {
         self.0.open(&PROGRESS.get()).await
     }
 
-    async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<StoreError> {
+    async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<StoreError> {
         if session.client.is_closed() {
             return Err(RecycleError::message("closed"));
+        }
+        // The task that looks after the sessions may have stood still, with the runtime under it.
+        if metrics.last_used() > IDLE + ROUND {
+            return Err(RecycleError::message("idle for too long"));
+        }
+        if self.0.route.is_overdue(self.0.clock.now()) {
+            self.0.route.refresh(&self.0.clock).await;
         }
         if !self.0.route.leads_to(&session.target) {
             return Err(RecycleError::message("its address is no longer the store's"));

@@ -2,7 +2,7 @@
 //! of time is told from here.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::policy::stage::Stage;
 
@@ -17,7 +17,7 @@ pub struct Progress {
 #[derive(Debug)]
 enum Awaited {
     /// Names or addresses.
-    Peer(String),
+    Peer(Arc<str>),
     /// Where the password comes from: a file or a command of this machine.
     Password(String),
 }
@@ -37,7 +37,7 @@ impl Progress {
     }
 
     /// The name or the addresses from which the call expects something.
-    pub fn towards(&self, whom: impl Into<String>) {
+    pub fn towards(&self, whom: impl Into<Arc<str>>) {
         *self.awaited() = Awaited::Peer(whom.into());
     }
 
@@ -49,7 +49,7 @@ impl Progress {
     /// In words, who did not answer, and what to look at.
     pub fn silence(&self) -> String {
         let whom = match &*self.awaited() {
-            Awaited::Peer(whom) => whom.clone(),
+            Awaited::Peer(whom) => Arc::clone(whom),
             Awaited::Password(source) => {
                 return format!("{source} gave no password in time: try it by hand as this user");
             }
@@ -68,7 +68,9 @@ impl Progress {
             Stage::Startup => {
                 format!("{whom} is connected and does not finish the login: see the server's load and log")
             }
-            Stage::Query => "the request has left and no answer came: a lock, the server's load, or the network".into(),
+            Stage::Query => {
+                format!("the request to {whom} has left and no answer came: see locks and load there, and the network")
+            }
         }
     }
 
@@ -79,6 +81,6 @@ impl Progress {
 
 impl Default for Awaited {
     fn default() -> Self {
-        Self::Peer(String::new())
+        Self::Peer("".into())
     }
 }

@@ -19,6 +19,9 @@ use crate::policy::stage::Stage;
 /// Once one name has answered, the others get as long.
 const OTHERS: Duration = Duration::from_millis(250);
 
+/// Whoever resolves again at the end of a time to live stands still if it has not by then.
+const OVERDUE: Duration = Duration::from_secs(2);
+
 /// How long IPv6 addresses are waited for where they matter.
 const WAIT_FOR_V6: Duration = Duration::from_millis(300);
 
@@ -55,7 +58,7 @@ impl Route {
             progress.towards(names.join(", "));
         }
         // Where all that is known has failed, there may be more to know.
-        let wait_for_v6 = if self.learnt().has_only_failed() { WAIT_FOR_V6 } else { Duration::ZERO };
+        let wait_for_v6 = if self.has_only_failed() { WAIT_FOR_V6 } else { Duration::ZERO };
         self.resolve(clock, wait_for_v6).await?;
         Ok(self.learnt().in_order())
     }
@@ -80,6 +83,16 @@ impl Route {
     /// Whether the store's names still stand for this address.
     pub fn leads_to(&self, target: &Target) -> bool {
         self.learnt().current.iter().flatten().any(|current| current == target)
+    }
+
+    /// Whether every known address has failed since it last served.
+    pub fn has_only_failed(&self) -> bool {
+        self.learnt().has_only_failed()
+    }
+
+    /// Whether the names ought to have been resolved again a while ago.
+    pub fn is_overdue(&self, now: Instant) -> bool {
+        self.look_again().is_some_and(|moment| moment + OVERDUE < now)
     }
 
     /// A session on this target is ready.
@@ -119,8 +132,8 @@ impl Route {
             .collect();
         let mut look_again: Option<Instant> = None;
         let mut failure = None;
-        // Only an answer sets it.
-        let mut patience = None;
+        // Only for as long as there is something else to try.
+        let mut patience = found.iter().any(Option::is_some).then(|| clock.now() + OTHERS);
         while !questions.is_empty() {
             tokio::select! {
                 biased;
@@ -145,7 +158,10 @@ impl Route {
         for (current, found) in learnt.current.iter_mut().zip(found) {
             match found {
                 Some(found) => *current = found,
-                None => look_again = look_again.map(|moment| moment.min(clock.now() + LOOK_AGAIN)),
+                None => {
+                    let soon = clock.now() + LOOK_AGAIN;
+                    look_again = Some(look_again.map_or(soon, |moment| moment.min(soon)));
+                }
             }
         }
         learnt.look_again = look_again;

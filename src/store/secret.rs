@@ -1,8 +1,9 @@
 //! Where the password comes from: the settings, a file, or a command. Read again after the server has refused it, since
 //! passwords rotate.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,42 +11,58 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
+use super::blocking::Blocking;
 use super::{Failing, StoreError};
 use crate::config::connection::Password;
 use crate::policy::stage::Stage;
 
-/// A longer one is not a password but a mistake.
-const LONGEST: u64 = 64 * 1024;
+/// What is longer is neither a password nor a bundle of certificates.
+const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// The password in use.
 pub(super) struct PasswordSource {
     source: Password,
-    known: Mutex<Option<String>>,
+    known: Mutex<Option<Known>>,
+    reading: Blocking<io::Result<Vec<u8>>>,
+}
+
+struct Known {
+    password: String,
+    /// It was read for an earlier login.
+    is_old: bool,
 }
 
 impl PasswordSource {
     pub fn new(source: Password) -> Self {
-        Self { source, known: Mutex::default() }
+        Self { source, known: Mutex::default(), reading: Blocking::default() }
     }
 
     /// The password, or `None` where the settings name no source.
     pub async fn password(&self) -> Result<Option<String>, StoreError> {
-        if let Some(known) = self.slot().clone() {
-            return Ok(Some(known));
+        if let Some(known) = &mut *self.slot() {
+            known.is_old = true;
+            return Ok(Some(known.password.clone()));
         }
         let password = match &self.source {
             Password::None => return Ok(None),
             Password::Given(secret) => return Ok(Some(secret.as_str().to_owned())),
             Password::File(path) => {
-                let bytes = read_file(path).await.map_err(|error| {
+                let file = path.clone();
+                let read = self.reading.run(move || read_plain_file(&file)).await;
+                let bytes = read.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| {
                     unavailable(format!("password_file {} cannot be read: {error}", path.display()))
                 })?;
                 first_line(&bytes).ok_or_else(|| unavailable(format!("password_file {} is empty", path.display())))?
             }
             Password::Command(command) => output_of(command).await?,
         };
-        *self.slot() = Some(password.clone());
+        *self.slot() = Some(Known { password: password.clone(), is_old: false });
         Ok(Some(password))
+    }
+
+    /// Whether there may be another one at its source.
+    pub fn is_read_anew(&self) -> bool {
+        matches!(self.source, Password::File(_) | Password::Command(_))
     }
 
     /// Where it comes from, and what to look at when it is refused.
@@ -57,20 +74,24 @@ impl PasswordSource {
         }
     }
 
-    /// The server has refused it.
-    pub fn refused(&self) {
-        *self.slot() = None;
+    /// The server has refused it: the next login reads it anew. Whether there may be another by now.
+    pub fn refused(&self) -> bool {
+        self.slot().take().is_some_and(|known| known.is_old)
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<String>> {
+    fn slot(&self) -> MutexGuard<'_, Option<Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reads a file without holding up the runtime: it may lie on a network.
-async fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let path: PathBuf = path.into();
-    tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(io::Error::other)?
+/// Reads a file of a sensible size. A pipe or a device is refused: reading it may never end.
+pub(super) fn read_plain_file(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// What `sh -c` prints on its first line. Given up with everything that it started. What else it prints is shown nowhere: it

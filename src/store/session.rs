@@ -37,6 +37,8 @@ pub(super) struct Opener<C> {
 pub(super) struct Session {
     pub client: Client,
     pub target: Target,
+    /// The same in words.
+    pub named: Arc<str>,
     user: Arc<str>,
     /// The statement needs a transaction of its own around it: the role's default isolation is not READ COMMITTED.
     pub needs_isolation: bool,
@@ -67,6 +69,10 @@ impl<C: Clock> Opener<C> {
 
     /// A session that is ready to acquire.
     pub async fn open(&self, progress: &Progress) -> Result<Session, StoreError> {
+        self.get_ready(progress).await.map_err(|error| self.unless_others_are_left(error))
+    }
+
+    async fn get_ready(&self, progress: &Progress) -> Result<Session, StoreError> {
         let mut session = self.log_in(progress).await?;
         let trial = Trial::of(&self.route, session.target.clone());
         // It lets everybody in, and would refuse only the first acquire.
@@ -89,10 +95,34 @@ impl<C: Clock> Opener<C> {
 
     /// A session for anything: names resolved, connected, encrypted, logged in.
     pub async fn log_in(&self, progress: &Progress) -> Result<Session, StoreError> {
+        let session = match self.log_in_once(progress).await {
+            // Passwords rotate: before a refusal counts, what is at its source now is tried.
+            Err(error) if error.meaning() == Some(Meaning::LoginRefused) && self.password.refused() => {
+                self.log_in_once(progress).await
+            }
+            outcome => outcome,
+        };
+        session.map_err(|error| self.unless_others_are_left(error))
+    }
+
+    /// A fault of one address's own settings is not the end while another may serve.
+    fn unless_others_are_left(&self, error: StoreError) -> StoreError {
+        match error.kind {
+            Failing::Misconfigured if !self.route.has_only_failed() => {
+                StoreError { kind: Failing::Unavailable, ..error }
+            }
+            _ => error,
+        }
+    }
+
+    async fn log_in_once(&self, progress: &Progress) -> Result<Session, StoreError> {
         let targets = self.route.targets(&self.clock, progress).await?;
         progress.enter(Stage::Connect);
         progress.towards(targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+        // Until one answers, all of them are on trial.
+        let trials: Vec<_> = targets.iter().map(|target| Trial::of(&self.route, target.clone())).collect();
         let (stream, target) = connect::connect(&self.clock, &targets).await?;
+        trials.into_iter().for_each(Trial::called_off);
         let trial = Trial::of(&self.route, target);
         progress.towards(trial.target.to_string());
         progress.enter(Stage::Tls);
@@ -118,9 +148,6 @@ impl<C: Clock> Opener<C> {
         let status = wire.status();
         let (client, connection) = config.connect_raw(wire, Settled).await.map_err(|error| {
             let error = self.login_failed(target, error, password.is_some());
-            if error.meaning() == Some(Meaning::LoginRefused) {
-                self.password.refused();
-            }
             // With TLS 1.3 it is only now that the server looks at it. Certificates are renewed, as passwords are.
             if self.connection.tls.client.is_some() {
                 self.encryption.forget();
@@ -131,7 +158,17 @@ impl<C: Clock> Opener<C> {
         let news = Arc::new(News::default());
         let task = tokio::spawn(follow(connection, Arc::clone(&news)));
         let user = user.as_str().into();
-        Ok(Session { client, target: target.clone(), user, needs_isolation: false, standby, news, status, task })
+        Ok(Session {
+            client,
+            named: target.to_string().into(),
+            target: target.clone(),
+            user,
+            needs_isolation: false,
+            standby,
+            news,
+            status,
+            task,
+        })
     }
 
     fn login_failed(&self, target: &Target, error: tokio_postgres::Error, with_password: bool) -> StoreError {
@@ -153,8 +190,9 @@ impl<C: Clock> Opener<C> {
         };
         let sqlstate = refusal.code().code();
         let (kind, message) = match Meaning::of(sqlstate) {
-            // Passwords rotate: a refused one is an outage, and the next attempt reads it anew.
-            Meaning::LoginRefused if sqlstate == "28P01" => (
+            // Passwords rotate: a refused one is an outage, and the next attempt reads it anew. (Servers that ask somebody
+            // else about it, such as LDAP or PAM, say 28000.)
+            Meaning::LoginRefused if sqlstate == "28P01" || self.password.is_read_anew() => (
                 Failing::Unavailable,
                 format!("{target} refuses the password of user {user:?}: check user and {}", self.password.name()),
             ),
@@ -214,9 +252,13 @@ impl Session {
     fn refused(&self, stage: Stage, refusal: &DbError) -> (Failing, String) {
         let meaning = Meaning::of(refusal.code().code());
         let kind = match meaning {
+            // Behind a pooler the role's default may have changed since the login: the next session finds out.
+            Meaning::WrongIsolation if stage == Stage::Query && !self.needs_isolation => Failing::Unavailable,
             Meaning::NoSchema | Meaning::NotPermitted | Meaning::BadArgument | Meaning::WrongIsolation => {
                 Failing::Misconfigured
             }
+            // Said by what is in between, it says nothing of the server's commit.
+            Meaning::Disconnected | Meaning::GoingDown if stage == Stage::Query => Failing::Uncertain,
             // A statement that ends with ERROR is rolled back. FATAL and PANIC can hit after its commit.
             _ if stage != Stage::Query || refusal.parsed_severity() == Some(Severity::Error) => Failing::Unavailable,
             _ => Failing::Uncertain,
@@ -270,25 +312,35 @@ async fn follow(mut connection: tokio_postgres::Connection<Wire, Wire>, news: Ar
 struct Trial<'a> {
     route: &'a Route,
     target: Target,
-    passed: bool,
+    end: TrialEnd,
+}
+
+enum TrialEnd {
+    Failed,
+    CalledOff,
+    Passed,
 }
 
 impl<'a> Trial<'a> {
     fn of(route: &'a Route, target: Target) -> Self {
-        Self { route, target, passed: false }
+        Self { route, target, end: TrialEnd::Failed }
     }
 
     fn passed(mut self) {
-        self.passed = true;
+        self.end = TrialEnd::Passed;
+    }
+
+    fn called_off(mut self) {
+        self.end = TrialEnd::CalledOff;
     }
 }
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        if self.passed {
-            self.route.served(&self.target);
-        } else {
-            self.route.failed(&self.target);
+        match self.end {
+            TrialEnd::Failed => self.route.failed(&self.target),
+            TrialEnd::CalledOff => {}
+            TrialEnd::Passed => self.route.served(&self.target),
         }
     }
 }

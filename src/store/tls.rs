@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -10,9 +11,11 @@ use native_tls::{Certificate, Identity, TlsConnector};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
+use super::blocking::Blocking;
 use super::connect::{Duplex, Target};
 use super::ending::Ending;
 use super::frames::{Frames, Status};
+use super::secret::read_plain_file;
 use super::{Failing, StoreError, descriptors};
 use crate::config::connection::{Tls, TlsMode};
 use crate::policy::stage::Stage;
@@ -26,11 +29,14 @@ pub(super) struct Encryption {
     /// Reading a bundle of hundred certificates takes milliseconds, so it is done once; and again after a failure, since
     /// certificates are renewed.
     connector: Mutex<Option<TlsConnector>>,
+    making: Blocking<Result<TlsConnector, StoreError>>,
+    /// One of them has served: what is wrong with the next is passing, such as a file that is just being renewed.
+    has_served: AtomicBool,
 }
 
 impl Encryption {
     pub fn new(tls: Tls) -> Self {
-        Self { tls, connector: Mutex::default() }
+        Self { tls, connector: Mutex::default(), making: Blocking::default(), has_served: AtomicBool::new(false) }
     }
 
     /// The stream to hand over to the login: encrypted, unless it is a Unix socket or the settings say `disable`.
@@ -50,6 +56,7 @@ impl Encryption {
             }
             handshake_failed(target, error)
         })?;
+        self.has_served.store(true, Ordering::Relaxed);
         let server_end_point = stream.get_ref().tls_server_end_point().ok().flatten();
         Ok(Wire::new(Box::new(stream), server_end_point))
     }
@@ -66,8 +73,12 @@ impl Encryption {
             return Ok(connector);
         }
         let tls = self.tls.clone();
-        let made = tokio::task::spawn_blocking(move || connector(&tls)).await;
-        let connector = made.unwrap_or_else(|error| Err(misconfigured(format!("TLS cannot be set up: {error}"))))?;
+        let made = self.making.run(move || connector(&tls)).await;
+        let made = made.unwrap_or_else(|error| Err(misconfigured(format!("TLS cannot be set up: {error}"))));
+        let connector = made.map_err(|error| match self.has_served.load(Ordering::Relaxed) {
+            true => StoreError { kind: Failing::Unavailable, ..error },
+            false => error,
+        })?;
         *self.slot() = Some(connector.clone());
         Ok(connector)
     }
@@ -101,11 +112,17 @@ fn connector(tls: &Tls) -> Result<TlsConnector, StoreError> {
         })?;
         builder.identity(identity);
     }
-    builder.build().map_err(|error| misconfigured(format!("TLS cannot be set up: {error}")))
+    let connector = builder.build().map_err(|error| misconfigured(format!("TLS cannot be set up: {error}")))?;
+    // The library takes the system's certificates that it could not open for none, and would refuse every server's.
+    if root_cert.is_none() && descriptors::none_left() {
+        let message = format!("the system's certificates cannot be read: {}", descriptors::USED_UP);
+        return Err(StoreError::new(Stage::Tls, Failing::Unavailable, message));
+    }
+    Ok(connector)
 }
 
 fn read(path: &Path, setting: &str) -> Result<Vec<u8>, StoreError> {
-    std::fs::read(path).map_err(|error| match error {
+    read_plain_file(path).map_err(|error| match error {
         error if descriptors::used_up(&error) => {
             let message = format!("{setting} {} cannot be read: {}", path.display(), descriptors::USED_UP);
             StoreError::new(Stage::Tls, Failing::Unavailable, message)
