@@ -350,7 +350,7 @@ fn settings_of(round: &Round, role: &str) -> Settings {
 }
 
 /// A role of the round's own, with a client's rights or with none.
-async fn role(round: &mut Round, password: &str, rights: bool) -> String {
+pub(super) async fn role(round: &mut Round, password: &str, rights: bool) -> String {
     let role = format!("role of {}", round.application_name());
     let mut admin = round.database().admin().await.unwrap();
     admin.batch_execute(&format!("CREATE ROLE \"{role}\" LOGIN PASSWORD '{password}'")).await.unwrap();
@@ -378,7 +378,7 @@ async fn end_sessions(round: &mut Round, role: &str) {
     assert!(ended > 0, "somebody was logged in");
 }
 
-async fn drop_role(round: &mut Round, role: &str) {
+pub(super) async fn drop_role(round: &mut Round, role: &str) {
     let admin = round.admin().await;
     admin.batch_execute(&format!("DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\"")).await.unwrap();
 }
