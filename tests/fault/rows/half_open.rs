@@ -69,7 +69,7 @@ async fn idle(round: &mut Round) {
 async fn noticed(round: &mut Round) {
     let (caller, session, firewall) = prepared(round).await;
     firewall.drop_port(session.client_port);
-    timeout(Duration::from_secs(4), socket_is_gone(session.client_port)).await.expect("the kernel notices");
+    timeout(Duration::from_millis(2600), socket_is_gone(session.client_port)).await.expect("the kernel notices");
 
     round.fault();
     let ended = caller.try_send().await;

@@ -12,6 +12,7 @@ mod pooler;
 mod process;
 mod query;
 mod random;
+mod refusals;
 mod scripted_store;
 mod server;
 mod startup;
@@ -33,6 +34,7 @@ pub fn all() -> Vec<&'static Case> {
         link::CASES,
         half_open::CASES,
         server::CASES,
+        refusals::CASES,
         failover::CASES,
         clock::CASES,
         pooler::CASES,

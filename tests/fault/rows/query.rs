@@ -5,7 +5,9 @@ use std::time::Duration;
 use call_budget::Settings;
 use call_budget::policy::stage::Stage;
 
+use super::startup;
 use crate::suite::error::{judged, says, uncertain};
+use crate::suite::ground::PASSWORD;
 use crate::suite::{Caller, Case, Ended, HEALS, HEALS_SOON, How, Length, Proxied, Round, Sent, nothing};
 use crate::tools::proxy::{Action, Stream, Toxic, Trigger};
 
@@ -108,6 +110,18 @@ pub const CASES: &[Case] = &[
         needs: nothing,
         own_process: None,
         run: |round| Box::pin(row_locked(round)),
+    },
+    Case {
+        row: 14,
+        id: "14.row_locked_bare",
+        name: "the same, and the caller's role has no timeouts at the server",
+        how: How::Server,
+        deadline: STORE_CALL,
+        length: Length::Short,
+        heals: HEALS,
+        needs: nothing,
+        own_process: None,
+        run: |round| Box::pin(row_locked_bare(round)),
     },
 ];
 
@@ -255,22 +269,61 @@ async fn reset_after(round: &mut Round) {
     round.healing(&caller, async { trigger.disarm() }).await;
 }
 
+/// The server itself gives up, and rolls back. With the timeouts that `call-budget access --set-timeouts` gives a role it is
+/// the `statement_timeout` that does it: `lock_timeout` is as long, and begins later. Where it is shorter, it is that.
 async fn row_locked(round: &mut Round) {
+    let role = startup::role(round, PASSWORD, true).await;
+    let shorter = format!("ALTER ROLE \"{role}\" SET lock_timeout = '200ms'");
+    round.admin().await.batch_execute(&shorter).await.expect("a superuser may");
     let url = round.database().url_by_way_of(round.database().address());
     let mut settings = round.settings(url);
     settings.max_wait = STORE_CALL;
-    let caller = round.caller(&settings).await;
-    caller.send().await;
+    settings.store_outage_max = Duration::ZERO;
+    let as_given = round.caller(&settings).await;
+    settings.user = Some(role.clone());
+    let shorter = round.caller(&settings).await;
+    as_given.send().await;
+    shorter.send().await;
 
     let mut somebody = round.database().admin().await.expect("a session");
     let lock = round.lock(&mut somebody).await;
 
     round.fault();
     round.no_send_is_allowed();
-    let error = caller.try_send().await.refused();
-    assert_eq!(error.stage(), Some(Stage::Query), "{error}");
+    for (caller, sqlstate) in [(&as_given, "57014"), (&shorter, "55P03")] {
+        let error = caller.try_send().await.refused();
+        judged(&error, Stage::Query, 0);
+        says(&error, &[&format!("SQLSTATE {sqlstate}"), "somebody else held the row for too long"]);
+        assert_eq!(caller.counters().lost, 0, "what the server rolled back is not lost");
+    }
+
+    round.healing(&as_given, lock.rollback()).await.unwrap();
+    startup::drop_role(round, &role).await;
+}
+
+/// Only the caller's own deadline is left. Its request goes on waiting at the server, and takes a slot when the row is free.
+async fn row_locked_bare(round: &mut Round) {
+    let role = startup::role(round, PASSWORD, true).await;
+    round.admin().await.batch_execute(&format!("ALTER ROLE \"{role}\" RESET ALL")).await.expect("a superuser may");
+    let url = round.database().url_by_way_of(round.database().address());
+    let mut settings = round.settings(url);
+    settings.user = Some(role.clone());
+    settings.max_wait = STORE_CALL;
+    let caller = round.caller(&settings).await;
+    caller.send().await;
+
+    let mut somebody = round.database().admin().await.expect("a session");
+    let lock = round.lock(&mut somebody).await;
+    let granted = round.slots_granted().await;
+
+    round.fault();
+    round.no_send_is_allowed();
+    uncertain(&caller.try_send().await.refused());
+    assert_eq!(round.slots_granted().await, granted, "nobody gets past the lock");
 
     round.healing(&caller, lock.rollback()).await.unwrap();
+    assert_eq!(caller.counters().lost, 1, "the one that was given up");
+    startup::drop_role(round, &role).await;
 }
 
 /// Callers by way of the proxy, each as patient as one store call.

@@ -69,8 +69,10 @@ impl ScriptedStore {
         assert_eq!(asked.len(), acquires.len(), "a connection was asked again after a doubtful answer");
     }
 
-    /// Ends it. What it granted goes into the books.
+    /// Ends it. What it granted goes into the books. Nobody has sent a CancelRequest, which a pooler would hand to a stranger.
+    #[track_caller]
     pub fn end(self, round: &mut Round) {
+        assert_eq!(self.server.cancel_requests(), 0, "somebody sent a CancelRequest");
         drop(self.server);
         for (class, slots) in &*lock(&self.granted) {
             round.scripted_store_granted(class, *slots);

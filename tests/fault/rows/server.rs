@@ -170,20 +170,25 @@ async fn backend_killed(round: &mut Round) {
     lock_row(&somebody, &budget).await;
 
     round.fault();
+    let its_own = round.database().clone();
     let (ended, ()) = tokio::join!(caller.try_send(), async {
         let pid = pid_at_work(&database, &name).await;
         // Not here: this task is also the caller's.
         tokio::task::spawn_blocking(move || signal(pid, "KILL")).await.expect("it is killed");
+        // The server ends all sessions, and recovers; the call goes on trying meanwhile, and others come.
+        let recovers = async {
+            while !somebody.is_closed() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            serves(&its_own).await;
+        };
+        round.healing(&caller, timeout(PATIENCE, recovers)).await.expect("it recovers in time");
     });
-    // The server ends all sessions and recovers; the call goes on trying meanwhile.
     match ended.result {
         Ok(_) => {}
         Err(error) => assert!(error.may_have_spent(), "{error}"),
     }
     assert_eq!(caller.counters().lost, 1, "one answer is missing");
-    timeout(PATIENCE, serves(round.database())).await.expect("it recovers in time");
-    round.heal();
-    round.recover(&caller).await;
 }
 
 async fn immediate(round: &mut Round) {
@@ -241,14 +246,14 @@ async fn crash(round: &mut Round) {
     round.no_send_is_allowed();
     let error = caller.try_send().await.refused();
     assert_says(&error, Code::StoreUnavailable, Stage::Connect, &["the store has been out for", "refused"]);
-    // With nobody asking, to see what is left.
+    // With nobody asking, to see what is left; and down again, the same way.
     on(&server, |server| server.resume().unwrap()).await;
     let after = books(round.database(), &budget).await;
+    on(&server, kill).await;
     assert!((kept.granted..=before.granted).contains(&after.granted), "{kept:?} {before:?} {after:?}");
     let forgotten = before.granted - after.granted;
     assert!(forgotten > 0, "it was to forget something");
-    round.heal();
-    round.recover(&caller).await;
+    round.healing(&caller, on(&server, |server| server.resume().unwrap())).await;
     let fenced = books(round.database(), &budget).await;
     assert_eq!(fenced.fences, after.fences + 1, "what may have been forgotten is fenced");
     // The callers know of them; the store does not any more.

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use call_budget::policy::stage::Stage;
 use call_budget::store::access::{self, Access};
+use call_budget::store::admin;
 use call_budget::store::operation::Operation;
 use call_budget::{Code, Settings};
 use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use crate::suite::{Case, HEALS_SOON, How, Length, Round, nothing, says, served};
+use crate::suite::ground::ROLE;
+use crate::suite::{CLASS, Case, FAST, HEALS_SOON, How, Length, Round, nothing, says, served};
+use crate::support;
 use crate::tools::door::Door;
 
 pub const CASES: &[Case] = &[
@@ -27,6 +30,13 @@ pub const CASES: &[Case] = &[
         run: |round| {
             Box::pin(rotation(round, "password_file /", |settings, file| settings.password_file = Some(file.into())))
         },
+        ..LOGIN
+    },
+    Case {
+        id: "13.password_file_in_time",
+        name: "the password was changed, and password_file is rewritten before the sessions end",
+        heals: None,
+        run: |round| Box::pin(rotation_in_time(round)),
         ..LOGIN
     },
     Case {
@@ -48,8 +58,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         id: "13.database",
-        name: "there is no such database",
-        heals: None,
+        name: "there is no such database, and later there is",
         run: |round| Box::pin(no_database(round)),
         ..LOGIN
     },
@@ -150,6 +159,28 @@ async fn rotation(round: &mut Round, source_name: &str, source: impl FnOnce(&mut
     drop_role(round, &role).await;
 }
 
+/// Nobody notices: the call that finds its session gone logs in with what the file says by then.
+async fn rotation_in_time(round: &mut Round) {
+    let folder = TempDir::new().expect("a temporary folder");
+    let file = folder.path().join("password");
+    fs::write(&file, format!("{OLD}\n")).unwrap();
+    let role = role(round, OLD, true).await;
+    let mut settings = settings_of(round, &role);
+    settings.password_file = Some(file.clone());
+    let caller = round.caller(&settings).await;
+    caller.send().await;
+
+    let admin = round.database().admin().await.unwrap();
+    set_password(&admin, &role, NEW).await;
+    fs::write(&file, format!("{NEW}\n")).unwrap();
+    end_sessions(round, &role).await;
+    round.fault();
+    served(&caller).await;
+    let counters = caller.counters();
+    assert_eq!((counters.store_failures, counters.lost), (0, 0), "{counters:?}");
+    drop_role(round, &role).await;
+}
+
 /// It is given up at the deadline, with everything that it started.
 async fn password_command_hangs(round: &mut Round) {
     let folder = TempDir::new().expect("a temporary folder");
@@ -181,15 +212,42 @@ async fn password_command_hangs(round: &mut Round) {
     drop_role(round, &role).await;
 }
 
+/// It comes into being ready for use: one that was prepared under another name is renamed.
 async fn no_database(round: &mut Round) {
+    let [late, prepared] = ["late", "prepared"].map(|word| format!("{word} {}", round.application_name()));
+    let budget = round.application_name().to_owned();
+    let admin = round.database().admin().await.unwrap();
+    admin.batch_execute(&format!("CREATE DATABASE \"{prepared}\"")).await.unwrap();
+    prepare(round.database().admin_of(&prepared).await.unwrap(), &budget).await;
     let mut settings = settings(round);
-    settings.dbname = Some("no_such_database".into());
-    let caller = round.caller(&settings).await;
+    settings.dbname = Some(late.clone());
+    let caller = round.caller_of(&settings, &budget, CLASS);
+
     round.fault();
     round.no_send_is_allowed();
     let error = caller.try_send().await.refused();
     assert_eq!((error.code(), error.stage()), (Code::Misconfigured, Some(Stage::Startup)), "{error}");
-    says(&error, &["127.0.0.1", "no database", "no_such_database", "3D000", "create it", "stage startup, after 0."]);
+    says(&error, &["127.0.0.1", "no database", &late, "3D000", "create it", "stage startup, after 0."]);
+
+    let rename = format!("ALTER DATABASE \"{prepared}\" RENAME TO \"{late}\"");
+    round.healing(&caller, admin.batch_execute(&rename)).await.unwrap();
+
+    // It stands in the books of that one, which goes with the round.
+    let sql = "SELECT sum(granted)::int8 FROM call_budget.call_budget_class WHERE budget = $1";
+    let books = round.database().admin_of(&late).await.unwrap();
+    let granted: i64 = books.query_one(sql, &[&budget]).await.unwrap().get(0);
+    round.scripted_store_granted(CLASS, granted.cast_unsigned());
+    admin.batch_execute(&format!("DROP DATABASE \"{late}\" WITH (FORCE)")).await.unwrap();
+}
+
+/// The schema, the callers' rights, and a budget.
+async fn prepare(mut client: tokio_postgres::Client, budget: &str) {
+    support::bring_up_to_date(&mut client).await;
+    let operation = Operation::begin(&mut client).await.unwrap();
+    access::give(&operation, ROLE, Access::Client, true).await.unwrap();
+    admin::set(&operation, budget, &FAST).await.unwrap();
+    admin::class_set(&operation, budget, CLASS, 0, 0).await.unwrap();
+    operation.commit().await.unwrap();
 }
 
 async fn no_connect(round: &mut Round) {
@@ -350,7 +408,7 @@ fn settings_of(round: &Round, role: &str) -> Settings {
 }
 
 /// A role of the round's own, with a client's rights or with none.
-async fn role(round: &mut Round, password: &str, rights: bool) -> String {
+pub(super) async fn role(round: &mut Round, password: &str, rights: bool) -> String {
     let role = format!("role of {}", round.application_name());
     let mut admin = round.database().admin().await.unwrap();
     admin.batch_execute(&format!("CREATE ROLE \"{role}\" LOGIN PASSWORD '{password}'")).await.unwrap();
@@ -378,7 +436,7 @@ async fn end_sessions(round: &mut Round, role: &str) {
     assert!(ended > 0, "somebody was logged in");
 }
 
-async fn drop_role(round: &mut Round, role: &str) {
+pub(super) async fn drop_role(round: &mut Round, role: &str) {
     let admin = round.admin().await;
     admin.batch_execute(&format!("DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\"")).await.unwrap();
 }

@@ -42,7 +42,7 @@ pub const CASES: &[Case] = &[
         name: "four callers on one store, and all answers are lost",
         how: How::Proxy,
         // An attempt takes 1 s and its pause 0.25 s at most: the third ends after 2 s of outage.
-        deadline: Duration::from_millis(4200),
+        deadline: Duration::from_millis(4100),
         length: Length::Long,
         heals: HEALS,
         needs: nothing,

@@ -179,6 +179,11 @@ impl Database {
         self.admin.connect().await
     }
 
+    /// The same in another database of that server.
+    pub async fn admin_of(&self, name: &str) -> Result<Client, String> {
+        self.admin.of_database(name).connect().await
+    }
+
     /// Where the server listens, for whoever puts a fault in front of it.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -52,10 +52,13 @@ pub struct Row {
     pub repeats: u32,
     pub sends_in_doubt: usize,
     pub lost: u64,
-    pub books_balance: bool,
+    /// `null`: no round was made.
+    pub books_balance: Option<bool>,
     pub leaks: usize,
     pub recovery_ms: Option<Recovery>,
     pub how: String,
+    /// All its rounds, with what surrounds them; `null`: it was not tried.
+    pub took_s: Option<f64>,
     /// `null`: not tried, and then the note says why.
     pub pass: Option<bool>,
     pub note: String,
@@ -79,7 +82,7 @@ impl Row {
             repeats,
             sends_in_doubt: measured.sends_in_doubt,
             lost: measured.lost,
-            books_balance: measured.unbalanced.is_empty(),
+            books_balance: Some(measured.unbalanced.is_empty()),
             leaks: measured.leaks.len(),
             recovery_ms: spread(&measured.recoveries)
                 .map(|Spread { median, worst }| Recovery { median: ms(median), worst: ms(worst) }),
@@ -110,14 +113,20 @@ impl Row {
             repeats: 0,
             sends_in_doubt: 0,
             lost: 0,
-            books_balance: false,
+            books_balance: None,
             leaks: 0,
             recovery_ms: None,
             how: how.as_str().expect("a word").into(),
+            took_s: None,
             pass: None,
             note: note.into(),
             faults: Vec::new(),
         }
+    }
+
+    #[must_use]
+    pub fn in_all(self, took: Duration) -> Self {
+        Self { took_s: Some((took.as_secs_f64() * 1000.0).round() / 1000.0), ..self }
     }
 
     /// One line, and one more for each fault.
@@ -140,6 +149,9 @@ impl Row {
         }
         if self.lost > 0 {
             let _ = write!(line, ", lost {}", self.lost);
+        }
+        if let Some(took) = self.took_s {
+            let _ = write!(line, ", {took:.1} s in all");
         }
         if !self.note.is_empty() {
             let _ = write!(line, " ({})", self.note);

@@ -138,11 +138,15 @@ impl Suite {
 
     /// A case as its row: tried where it is to run, or why it cannot be.
     fn row(&self, case: &'static Case, rounds: u32) -> Row {
-        match ((case.needs)(), case.own_process) {
-            (Err(why), _) => Row::not_tried(case, &why),
-            (Ok(()), None) => self.here(case, rounds),
-            (Ok(()), Some(command)) => self.in_own_process(case, rounds, command),
+        if let Err(why) = (case.needs)() {
+            return Row::not_tried(case, &why);
         }
+        let began = Instant::now();
+        let row = match case.own_process {
+            None => self.here(case, rounds),
+            Some(command) => self.in_own_process(case, rounds, command),
+        };
+        row.in_all(began.elapsed())
     }
 
     /// All rounds of a case, in this process.

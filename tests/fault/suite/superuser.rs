@@ -52,6 +52,14 @@ impl Superuser {
         self.port
     }
 
+    /// The same in another database of that server.
+    #[must_use]
+    pub fn of_database(&self, name: &str) -> Self {
+        let mut other = self.clone();
+        other.config.dbname(name);
+        other
+    }
+
     /// What the URL names as `sslrootcert`.
     pub fn authority(&self) -> Option<&str> {
         self.authority.as_deref()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Query, Row};
+use super::{Query, Row, wire};
 
 /// A point in the life of a connection. An act happens after what the name says, and before what the server does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +134,12 @@ impl Report {
         self.message = "요청을 처리할 수 없습니다".into();
         self.detail = None;
         self
+    }
+
+    /// As an ErrorResponse, for [`Act::SendInstead`]: with a `Silence` after it the connection stays open until the client
+    /// leaves, whatever the severity.
+    pub fn as_sent(&self) -> Vec<u8> {
+        wire::report(b'E', self)
     }
 
     fn new(severity: &'static str, sqlstate: &str) -> Self {
