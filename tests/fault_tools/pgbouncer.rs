@@ -17,7 +17,7 @@ fn many_clients_share_no_more_connections_than_the_pool_has() {
     let own = server.url("shared");
     let place = own.split_once('@').unwrap().1;
     let url = bouncer.url(&server, &format!("postgres://plain%20role:secret@{place}"));
-    assert!(url.ends_with(&format!(":{}/shared", bouncer.port())), "{url}");
+    assert!(url.ends_with(&format!(":{}/shared?sslmode=disable", bouncer.port())), "{url}");
     let most = thread::scope(|scope| {
         let clients: Vec<_> =
             (0..8).map(|_| scope.spawn(|| query(&server, &url, "SELECT current_user, pg_sleep(0.5)"))).collect();

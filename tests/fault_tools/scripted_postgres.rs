@@ -150,7 +150,7 @@ async fn cancel_requests_are_counted() {
 async fn the_library_takes_it_for_a_store_and_its_nonsense_for_no_grant() {
     let server = ScriptedPostgres::start();
     let mut settings = Settings::default();
-    let url = format!("postgres://caller:not-a-secret@{}/store", server.address());
+    let url = format!("postgres://caller:not-a-secret@{}/store?sslmode=disable", server.address());
     (settings.enabled, settings.database_url) = (true, Some(url.as_str().into()));
     // A busy machine is not what this is about.
     settings.rtt_max = Duration::from_millis(190);

@@ -264,8 +264,15 @@ async fn a_step_that_one_lane_found_is_known_to_the_lanes_of_other_budgets() {
     assert_eq!((steps(budget.counters()), script.fenced_at().len()), ((1, 1, 1), 1));
     script.fences_are(|| Ok(true));
     clock.advance(ms(1000));
-    // The script counts fences for all budgets: this one's counter has grown.
-    send(budget.acquire("kis-paper", "order").await);
+    // The script counts fences for all budgets: this one's counter has grown. That fence may have been over before the step.
+    let waiting = {
+        let budget = budget.clone();
+        tokio::spawn(async move { budget.acquire("kis-paper", "order").await.unwrap().start().is_ok() })
+    };
+    settle().await;
+    assert!(!waiting.is_finished());
+    pass(&clock, ms(2000)).await;
+    assert!(ended(waiting).await);
     assert_eq!((steps(budget.counters()), script.fenced_at().len()), ((1, 1, 2), 1));
     send(budget.acquire("kis-paper", "order").await);
     send(budget.acquire("kis-new", "order").await);

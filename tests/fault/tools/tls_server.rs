@@ -71,6 +71,7 @@ impl TlsServer {
     pub fn url(&self, host: &str, database: &str) -> String {
         let url = self.postgres.url(database);
         let (before, after) = url.split_once("@127.0.0.1:").expect("a scratch server listens on 127.0.0.1");
+        let (after, _) = after.split_once('?').expect("it says that there is no TLS, and here there is");
         format!("{before}@{host}:{after}")
     }
 
