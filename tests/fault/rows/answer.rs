@@ -13,8 +13,8 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::time::sleep;
 
 use super::scripted_store::{ScriptedStore, class, grant};
-use crate::suite::{CLASS, Caller, Case, Database, HEALS, How, Length, Round, nothing};
-use crate::tools::scripted_postgres::{Act, Kind, Point, Query, Report, Row, Script, Value};
+use crate::suite::{CLASS, Caller, Case, Database, HEALS, How, Length, Round, Sent, nothing};
+use crate::tools::scripted_postgres::{Act, Kind, Point, Query, Report, Row, Script, Step, Value};
 use crate::tools::standby::{PRIMARY, Pair, Replication, STANDBY};
 
 pub const CASES: &[Case] = &[
@@ -38,6 +38,12 @@ pub const CASES: &[Case] = &[
             "PostgreSQL's own wait for a synchronous standby is cancelled",
             |round| Box::pin(commit_not_replicated(round)),
         )
+    },
+    Case {
+        heals: None,
+        ..case(28, "28.warning_at_login", "the server warns at every login, as of a changed collation", |round| {
+            Box::pin(warning_at_login(round))
+        })
     },
     case(29, "29.two_rows", "two rows come instead of one", |round| {
         Box::pin(other_rows(round, |query| vec![grant(query), grant(query)]))
@@ -73,6 +79,20 @@ const fn case(
 const DEADLINE: Duration = Duration::from_secs(1);
 /// Judged before the deadline, so that the error tells what was wrong with the last answer.
 const OUTAGE: Duration = Duration::from_millis(300);
+
+/// It says nothing of any commit.
+async fn warning_at_login(round: &mut Round) {
+    let store = ScriptedStore::start();
+    let warned = Script::well().at(Step::Authenticated, Act::Notice(Report::warning("01000")));
+    store.is(store.granting(warned));
+    round.fault();
+    let caller = store.callers(round, &store.settings(round), &[CLASS]).await.remove(0);
+    for _ in 0..3 {
+        let ended = caller.try_send().await;
+        assert_eq!(ended.result.expect("served"), Sent::Left);
+    }
+    store.end(round);
+}
 
 async fn no_ready(round: &mut Round) {
     let store = ScriptedStore::start();

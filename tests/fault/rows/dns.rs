@@ -156,6 +156,14 @@ pub const CASES: &[Case] = &[
         ..NAME_SERVER
     },
     Case {
+        id: "11.ipv4_refused_ipv6_late",
+        name: "the IPv4 address refuses, and the IPv6 address is answered 50 ms later",
+        heals: None,
+        needs: ipv6,
+        run: |round| Box::pin(ipv4_refused_ipv6_late(round)),
+        ..NAME_SERVER
+    },
+    Case {
         id: "11.ipv6_only",
         name: "the name has an IPv6 address only",
         heals: None,
@@ -442,6 +450,23 @@ async fn ipv6_only(round: &mut Round, to_ipv4: Reply) {
         round.heal();
     }
     assert_eq!(door.came(), 2);
+}
+
+/// IPv6 is not waited for, until all that is known has failed.
+async fn ipv4_refused_ipv6_late(round: &mut Round) {
+    let door = Door::open((Ipv6Addr::LOCALHOST, 0).into(), round.database().address()).await;
+    let dns = ScriptedDns::start();
+    dns.set(DATABASE_NAME, RecordType::A, Reply::addresses(&[[127, 0, 0, 99].into()], LONG_TTL_S));
+    let v6 = Reply::addresses(&[Ipv6Addr::LOCALHOST.into()], LONG_TTL_S);
+    dns.set(DATABASE_NAME, RecordType::AAAA, v6.after(Duration::from_millis(50)));
+    let url = round.database().url_by_name(DATABASE_NAME, door.address().port());
+    let mut settings = asking(&dns, round.settings(url));
+    settings.store_outage_max = Duration::from_secs(2);
+    let caller = round.caller(&settings).await;
+    round.fault();
+    served(&caller).await;
+    round.heal();
+    assert_eq!(door.came(), 1);
 }
 
 /// In a mount namespace of its own, where [`OWN_FILES`] has put other files in place of the machine's.

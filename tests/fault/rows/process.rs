@@ -198,7 +198,7 @@ async fn call_cancelled(round: &mut Round) {
             polls += 1;
             assert!(polls < MOST_POLLS);
         }
-        assert!(polls >= if fresh { 5 } else { 1 }, "it waits more often than {polls} times");
+        assert!(polls >= if fresh { 3 } else { 1 }, "it waits more often than {polls} times");
     }
     assert!(account.lost >= 1, "{account:?}");
     round.account(account);

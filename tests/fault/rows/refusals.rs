@@ -75,11 +75,13 @@ async fn at_query(round: &mut Round) {
     let settings = settings(round, &store, &dns);
     let caller = store.callers(round, &settings, &[CLASS]).await.remove(0);
     for sqlstate in SQLSTATES {
-        // After ERROR the session could go on, and the statement is rolled back; FATAL can hit after the commit.
+        // After ERROR the session could go on, and the statement is rolled back; FATAL can hit after the commit. So can a
+        // pooler's word that its server is gone.
         let error = Report::error(sqlstate).in_korean();
+        let lost_with_the_server = u32::from(sqlstate.starts_with("57P"));
         let fatal = Act::SendInstead(Report::fatal(sqlstate).in_korean().as_sent());
         let answers = [
-            (Script::well().on_acquire(Point::Read, Act::Error(error)), 0),
+            (Script::well().on_acquire(Point::Read, Act::Error(error)), lost_with_the_server),
             (Script::well().on_acquire(Point::Read, fatal).on_acquire(Point::Read, Act::Silence), 1),
         ];
         for (answer, lost) in answers {
