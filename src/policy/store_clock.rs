@@ -231,6 +231,18 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_on_its_way_while_a_probe_finds_a_step_does_not_count() {
+        let mut clock = StoreClock::default();
+        assert_eq!(clock.answered(bracket(1000, 1001, 1000), TIMELINE), None);
+        clock.probed(bracket(2000, 2001, 5000));
+        let step = clock.answered(bracket(1999, 2002, 5000), TIMELINE);
+        assert!(step.is_some_and(|step| step.by_us > 2_000_000), "{step:?}");
+        // On another timeline it is another server.
+        clock.probed(bracket(3000, 3001, 9000));
+        assert_eq!(clock.answered(bracket(2999, 3002, 9000), TIMELINE + 1), None);
+    }
+
+    #[test]
     fn a_step_larger_than_the_uncertainty_is_found_in_either_direction_and_once() {
         for seed in 0..2000 {
             let mut world = World::new(seed);

@@ -141,3 +141,17 @@ fn first_line(bytes: &[u8]) -> Option<String> {
 fn unavailable(message: String) -> StoreError {
     StoreError::new(Stage::Startup, Failing::Unavailable, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_never_end_is_not_read() {
+        for path in ["/dev/zero", "/dev", "/nowhere at all"] {
+            assert!(read_plain_file(Path::new(path)).is_err(), "{path}");
+        }
+        assert_eq!(first_line(b"not-a-real-password\nsecond line\n").as_deref(), Some("not-a-real-password"));
+        assert_eq!(first_line(b"\n"), None);
+    }
+}
