@@ -31,7 +31,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         id: "11.late",
-        name: "the name server answers after 0.6 s, every question anew",
+        name: "the name server answers after 0.45 s, every question anew",
         heals: None,
         run: |round| Box::pin(late(round)),
         ..NAME_SERVER
@@ -225,7 +225,7 @@ async fn unanswered(round: &mut Round, reply: Reply) {
 /// A question that waits is not given up for the next: else a slow server would never be heard.
 async fn late(round: &mut Round) {
     let dns = ScriptedDns::start();
-    dns.set_both(DATABASE_NAME, &reply_to_anything().after(Duration::from_millis(600)));
+    dns.set_both(DATABASE_NAME, &reply_to_anything().after(Duration::from_millis(450)));
     let [caller, _] = callers(round, &dns).await;
     round.fault();
     served(&caller).await;
