@@ -289,7 +289,7 @@ async fn follow(mut connection: tokio_postgres::Connection<Wire, Wire>, news: Ar
         match poll_fn(|cx| connection.poll_message(cx)).await {
             Some(Ok(AsyncMessage::Notice(notice))) => {
                 if notice.parsed_severity() == Some(Severity::Warning) {
-                    tracing::warn!(
+                    tracing::info!(
                         sqlstate = notice.code().code(),
                         notice = notice.message(),
                         "call_budget_store_warning"
