@@ -7,12 +7,15 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use crate::policy::Instant;
+use crate::policy::{Instant, Wall};
 
 /// One machine's clock, and waiting on it.
 pub trait Clock: Clone + Send + Sync + 'static {
     /// The time now. Must keep counting while the machine sleeps, and must never go back.
     fn now(&self) -> Instant;
+
+    /// The time on the wall, for calendars and for people. It can be set, so nothing waits by it.
+    fn wall(&self) -> Wall;
 
     /// Completes at `at` or later; at once if `at` has passed. Being late is allowed: callers look at the clock again.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send;
@@ -53,6 +56,11 @@ impl Clock for SystemClock {
         ))
     }
 
+    fn wall(&self) -> Wall {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        Wall::from_unix_us(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1000))
+    }
+
     async fn sleep_until(&self, at: Instant) {
         // The timer runs on the monotonic clock: after a suspend it would be late by the suspend. Looking again bounds that.
         const LONGEST_NAP: Duration = Duration::from_secs(1);
@@ -72,21 +80,28 @@ pub use manual::ManualClock;
 #[cfg(feature = "test-util")]
 mod manual {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
     use std::time::Duration;
 
     use tokio::sync::watch;
 
     use super::Clock;
-    use crate::policy::Instant;
+    use crate::policy::{Instant, Wall};
 
-    /// A clock that moves only when a test says so. Clones share the time.
+    /// A clock that moves only when a test says so. Clones share the time. Its wall shows 1970 at the machine's boot until
+    /// it is set.
     #[derive(Clone, Debug)]
-    pub struct ManualClock(Arc<watch::Sender<Instant>>);
+    pub struct ManualClock(Arc<watch::Sender<Instant>>, Arc<AtomicI64>);
 
     impl ManualClock {
         /// A clock that stands at `now`.
         pub fn at(now: Instant) -> Self {
-            Self(Arc::new(watch::Sender::new(now)))
+            Self(Arc::new(watch::Sender::new(now)), Arc::default())
+        }
+
+        /// Sets the wall clock: it shows `wall` now. Nobody's wait changes.
+        pub fn set_wall(&self, wall: Wall) {
+            self.1.store(wall.unix_us() - since_boot_us(self.now()), Ordering::Relaxed);
         }
 
         /// Moves the clock forward and wakes whoever's moment has come.
@@ -100,10 +115,18 @@ mod manual {
             *self.0.borrow()
         }
 
+        fn wall(&self) -> Wall {
+            Wall::from_unix_us(self.1.load(Ordering::Relaxed) + since_boot_us(self.now()))
+        }
+
         async fn sleep_until(&self, at: Instant) {
             // The sender lives in self: waiting cannot fail while self is borrowed.
             let _ = self.0.subscribe().wait_for(|now| *now >= at).await;
         }
+    }
+
+    fn since_boot_us(now: Instant) -> i64 {
+        i64::try_from(now.since_boot().as_micros()).unwrap_or(i64::MAX)
     }
 }
 

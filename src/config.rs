@@ -18,6 +18,7 @@ mod duration;
 mod layers;
 mod nearest;
 mod secret;
+pub mod surfaces;
 
 pub use connection::Connection;
 pub use duration::parse_duration;

@@ -18,6 +18,8 @@
 //! The switch `call_budget_enabled` is off by default. Off, no store is touched: each class keeps this process's own
 //! polite pace, and [`Permit::governed`] is false.
 
+mod breaker;
+mod call;
 pub mod clock;
 pub mod config;
 mod coordinator;
@@ -27,7 +29,9 @@ mod lane;
 mod pace;
 mod permit;
 pub mod policy;
+mod publisher;
 pub mod store;
+pub mod vendor;
 
 #[cfg(feature = "cli")]
 #[doc(hidden)]
@@ -36,6 +40,8 @@ pub mod cli;
 #[doc(hidden)]
 pub mod service;
 
+pub use breaker::{Breaker, Pass};
+pub use call::{Answer, Answered, Attempt, CallError, Credential, Failed};
 pub use config::{Settings, SettingsError};
 pub use coordinator::{CallBudget, Options};
 pub use counters::Counters;

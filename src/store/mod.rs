@@ -8,6 +8,7 @@ mod acquire;
 pub mod admin;
 mod answer;
 mod blocking;
+pub mod breakers;
 mod connect;
 mod descriptors;
 pub mod direct;

@@ -1,0 +1,64 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::policy::Wall;
+
+/// What happened, for logs and counters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A bad verdict in CLOSED. `threshold` where a streak can trip it.
+    Failure {
+        fail_count: u32,
+        threshold: Option<u32>,
+    },
+    Opened {
+        cause: Cause,
+        fail_count: u32,
+        open_for: Duration,
+        rung: usize,
+    },
+    /// A round of probes failed, or brought no evidence three times.
+    Reopened {
+        cause: Cause,
+        reopen_count: u32,
+        open_for: Duration,
+        rung: usize,
+    },
+    Closed {
+        probe_count: u32,
+    },
+    /// Once an episode.
+    EpisodeSummary(Summary),
+    /// Somebody gave an order, or one ran out.
+    ByHand {
+        what: &'static str,
+        who: Arc<str>,
+        why: Arc<str>,
+    },
+}
+
+/// Why it opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    Streak,
+    Rate,
+    Slow,
+    /// A probe failed.
+    Probe,
+    /// Probes were lost or said nothing, three times.
+    NoEvidence,
+}
+
+/// One episode, from the first trip to proven recovery.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    pub started_at: Wall,
+    pub duration: Duration,
+    /// Blocked time: never more than `duration`.
+    pub total_open: Duration,
+    pub reopen_count: u32,
+    pub probe_count: u32,
+    pub lost_probes: u32,
+    pub rejected: u64,
+    pub cause: Cause,
+}
