@@ -16,3 +16,10 @@ pub struct Snapshot {
     /// What is held on its surfaces: scope, what is left, why.
     pub holds: Vec<(String, Duration, Arc<str>)>,
 }
+
+/// As the store keeps a text that somebody else wrote: one line of at most 200 characters.
+pub(super) fn for_people(text: &str) -> String {
+    text.chars().take(LONGEST_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+const LONGEST_TEXT: usize = 200;

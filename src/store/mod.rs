@@ -35,6 +35,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::breakers::Snapshot;
 use crate::policy::Instant;
 use crate::policy::stage::Stage;
 
@@ -62,6 +63,29 @@ pub trait Store: Send + Sync + 'static {
     /// Asks for a fence of the budget, on behalf of a caller who saw the store's clock step. False where the store will
     /// not, since the budget had one within 10 s of its clock.
     fn fence(&self, budget: &str, progress: &Arc<Progress>) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// The vendor said "too many": no slot of the budget starts within `duration` (60 s at most), whoever asks. Repeated
+    /// reports come to their maximum, never their sum; `reason` is for people. Answers the time left.
+    fn report_pushback(
+        &self,
+        budget: &str,
+        duration: Duration,
+        reason: &str,
+        progress: &Arc<Progress>,
+    ) -> impl Future<Output = Result<Duration, StoreError>> + Send;
+
+    /// Shows people what the breakers of `process` (63 random bits) look like, instead of what it showed before. Answers
+    /// zero where it was taken, else how long until it would be: once a second. It decides nothing, so a store that shows
+    /// nothing to anybody need not take it.
+    fn publish(
+        &self,
+        process: i64,
+        snapshots: &[Snapshot],
+        progress: &Arc<Progress>,
+    ) -> impl Future<Output = Result<Duration, StoreError>> + Send {
+        let _ = (process, snapshots, progress);
+        async { Ok(Duration::ZERO) }
+    }
 }
 
 /// One lane's question.
