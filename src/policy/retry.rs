@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(waits(&two_more, Some(Broken::TimedOut)), [S, 2 * S]);
         let transport = Retry::preset("transport").unwrap();
         assert_eq!(waits(&transport, Some(Broken::Interrupted)), [S / 2, S / 2]);
-        assert_eq!(waits(&transport, None), [], "a whole answer, however bad, is no transport error");
+        assert!(waits(&transport, None).is_empty(), "a whole answer, however bad, is no transport error");
         for name in Retry::PRESETS {
             assert_eq!(Retry::preset(name).unwrap().attempts(), 3, "{name}");
         }
