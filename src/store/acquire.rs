@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
 
 use super::answer::{Breach, Columns};
+use super::breakers::Snapshot;
 use super::pool::Pool;
 use super::session::{Opener, Session};
 use super::{Answer, Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError, breakers};
@@ -18,6 +19,7 @@ use crate::policy::stage::Stage;
 const ACQUIRE: &str = "SELECT * FROM call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6)";
 const REQUEST_FENCE: &str = "SELECT call_budget.call_budget_request_fence($1)";
 const REPORT_PUSHBACK: &str = "SELECT call_budget.call_budget_report_pushback($1, $2, $3)";
+const PUBLISH_BREAKERS: &str = "SELECT call_budget.call_budget_publish_breakers($1, $2::text::jsonb)";
 
 /// The store on PostgreSQL.
 pub struct PostgresStore<C: Clock = SystemClock> {
@@ -87,12 +89,25 @@ impl<C: Clock> Store for PostgresStore<C> {
     ) -> Result<Duration, StoreError> {
         let borrowed = self.pool.get(progress).await?;
         progress.enter(Stage::Query);
-        let (duration_us, reason) = (micros(duration), breakers::for_people(reason));
+        let (duration_us, reason) = (micros(duration), breakers::one_line(reason));
         let arguments: [(&(dyn ToSql + Sync), Type); 3] =
             [(&budget, Type::TEXT), (&duration_us, Type::INT8), (&reason, Type::TEXT)];
-        let left_us = single(borrowed.session(), REPORT_PUSHBACK, &arguments).await?;
-        borrowed.give_back();
-        Ok(duration_of(left_us))
+        let left_us = single(borrowed.session(), REPORT_PUSHBACK, &arguments).await;
+        borrowed.give_back_unless_doubtful(left_us).map(duration_of)
+    }
+
+    async fn publish(
+        &self,
+        process: i64,
+        snapshots: &[Snapshot],
+        progress: &Arc<Progress>,
+    ) -> Result<Duration, StoreError> {
+        let borrowed = self.pool.get(progress).await?;
+        progress.enter(Stage::Query);
+        let breakers = breakers::in_json(snapshots, self.clock.wall());
+        let arguments: [(&(dyn ToSql + Sync), Type); 2] = [(&process, Type::INT8), (&breakers, Type::TEXT)];
+        let wait_us = single(borrowed.session(), PUBLISH_BREAKERS, &arguments).await;
+        borrowed.give_back_unless_doubtful(wait_us).map(duration_of)
     }
 }
 

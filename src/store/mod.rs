@@ -35,6 +35,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_postgres::error::Severity;
+
 use self::breakers::Snapshot;
 use crate::policy::Instant;
 use crate::policy::stage::Stage;
@@ -162,8 +164,17 @@ impl StoreError {
 
     /// Why the database said no, where it did.
     pub fn meaning(&self) -> Option<sqlstate::Meaning> {
-        let driver = self.source.as_deref()?.downcast_ref::<tokio_postgres::Error>()?;
-        driver.code().map(|code| sqlstate::Meaning::of(code.code()))
+        self.driver()?.code().map(|code| sqlstate::Meaning::of(code.code()))
+    }
+
+    /// The server refused the statement and goes on: the session is as good as before.
+    fn is_answer(&self) -> bool {
+        let refusal = self.driver().and_then(tokio_postgres::Error::as_db_error);
+        refusal.is_some_and(|refusal| refusal.parsed_severity() == Some(Severity::Error))
+    }
+
+    fn driver(&self) -> Option<&tokio_postgres::Error> {
+        self.source.as_deref()?.downcast_ref()
     }
 }
 
