@@ -219,11 +219,9 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
     /// The attempt begins, unless pass or window is over.
     fn begin(&mut self, ready: Ready<'a, C, S>) -> Option<Underway<'a, C, S>> {
         let Ready { trial, mut pass, token, permit } = ready;
-        if let Some(pass) = &mut pass {
-            pass.sending().ok()?;
-        }
         let nonce = permit.nonce();
-        let sending = permit.start().ok()?;
+        // The window first: a probe that the breaker saw begin counts as one.
+        let sending = permit.start_if(|| pass.as_mut().is_none_or(|pass| pass.sending().is_ok())).ok()?;
         self.attempts += 1;
         self.budgets.tally().attempts.add(1);
         let attempt = Attempt::new(self.attempts, token.as_ref().map(|token| Arc::clone(&token.value)), nonce);
@@ -244,9 +242,9 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             Some(Duration::ZERO)
         } else {
             self.failed += 1;
-            let transport = ending.is_err();
+            let broken = ending.as_ref().err().map(|(how, _)| *how);
             let retry = self.surface.retry.as_ref();
-            retry.and_then(|retry| retry.next(self.failed, &finding, transport, self.idempotent, retry_after))
+            retry.and_then(|retry| retry.next(self.failed, &finding, broken, self.idempotent, retry_after))
         };
         let outcomes = match ending {
             Ok(answer) => Ok(Answered { answer, finding, attempts: self.attempts, elapsed }),
