@@ -32,7 +32,8 @@ fn rules(table: &Table<'_>, calendars: &Choices<Window>) -> Result<Rules, Settin
     let preset = table.text("preset")?.unwrap_or(PRESETS[0]);
     let none = || table.unknown("preset", preset, PRESETS, "");
     let mut rules = Rules::preset(preset).ok_or_else(none)?;
-    match table.rule("streak", |table| table.count("streak", 1..=1_000))? {
+    // One call alone never trips it: it adds one to a streak, whatever its attempts.
+    match table.rule("streak", |table| table.count("streak", 2..=1_000))? {
         Said::Nothing => {}
         Said::Off => rules.streak = None,
         Said::On(streak) => rules.streak = Some(streak),

@@ -74,14 +74,13 @@ fn not_tripped_by_one_call(draft: &Draft<'_>, surface: &Surface) -> Result<(), S
         None => Ok(()),
         Some(rule) => {
             let (key, fewer) = match surface.retry {
-                Some(_) => ("retry", " (or take a retry of fewer attempts)"),
+                Some(_) => ("retry", ", or take a retry of fewer attempts"),
                 None => (breaker_key(draft), ""),
             };
             Err(draft.table.refused(
                 key,
                 format_args!(
-                    "lets one call alone trip the breaker: its {attempts} attempts are enough for the rule {rule}; raise \
-                     what that rule needs{fewer}"
+                    "lets one call ({attempts} attempts at most) trip the breaker alone: raise the breaker's {rule}{fewer}"
                 ),
             ))
         }

@@ -125,7 +125,7 @@ fn a_breaker_changes_what_it_says_and_keeps_the_rest_of_its_preset() {
 fn false_and_nothing_else_switches_a_rule_off() {
     let rules = rules("[breaker.mine]\npreset = \"rate-kis\"\nstreak = 4\nrate = false\nslow = false\n");
     assert_eq!((rules.streak, rules.rate, rules.slow), (Some(4), None, None));
-    says("[breaker.mine]\nstreak = 0\n", &["breaker.mine.streak", "0", "from 1 to 1000"]);
+    says("[breaker.mine]\nstreak = 0\n", &["breaker.mine.streak", "0", "from 2 to 1000"]);
     says("[breaker.mine]\nrate = true\n", &["breaker.mine.rate", "false"]);
 }
 
@@ -228,7 +228,7 @@ fn what_must_be_there_is_refused_by_name_where_it_is_not() {
 #[test]
 fn a_value_that_cannot_be_is_refused_by_the_whole_name_of_its_key() {
     for (line, words) in [
-        ("streak = 1001", ["breaker.x.streak", "from 1 to 1000"]),
+        ("streak = 1001", ["breaker.x.streak", "from 2 to 1000"]),
         ("streak = \"5\"", ["breaker.x.streak", "whole number"]),
         ("rate = {last = 10, window = \"1s\", min = 5, at_least = 1}", ["breaker.x.rate.last", "keep one"]),
         ("rate = {last = 10, min = 5, at_least = 1.5}", ["breaker.x.rate.at_least is 1.5", "from 0.001 to 1"]),
@@ -293,9 +293,14 @@ fn a_call_that_could_trip_the_breaker_alone_is_refused() {
              {mine}retry = \"mine\"\nidempotent = true\n"
         )
     };
-    says(&text(3, "[\"1s\", \"1s\"]"), &["quote\".retry", "3 attempts", "rate"]);
+    says(&text(3, "[\"1s\", \"1s\"]"), &["quote\".retry", "3 attempts", "rate.min"]);
     of(&text(4, "[\"1s\", \"1s\"]")).unwrap();
-    says(&text(3, "[\"1s\", \"1s\", \"1s\"]"), &["4 attempts"]);
+    says(&text(4, "[\"1s\", \"1s\", \"1s\"]"), &["4 attempts"]);
+    says(
+        &format!("[breaker.mine]\nrate = {{last = 10, min = 1, at_least = 0.5}}\n{mine}"),
+        &["quote\".breaker", "1 attempts", "rate.min"],
+    );
+    says("[breaker.mine]\nstreak = 1\n", &["breaker.mine.streak"]);
 }
 
 #[test]
