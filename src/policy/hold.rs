@@ -6,6 +6,9 @@
 //!
 //! The longest hold wins, a shorter one never shortens it. What is over is forgotten: labels may be millions of users.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -113,16 +116,21 @@ impl Holds {
         self.forget(now);
         let surface = self.surfaces.get(&who.surface).and_then(|hold| hold.held(now, || of_surface(&who.surface)));
         let key = Key::of(who);
-        let entry = self.credentials.get_mut(&key).filter(|entry| now < entry.over());
-        let credential = entry.as_ref().and_then(|entry| entry.held(now, &key));
+        let entry = self.credentials.get(&key).filter(|entry| now < entry.over());
+        let credential = entry.and_then(|entry| entry.held(now, &key));
         if let Some(held) = longest(surface, credential) {
             return Err(held);
         }
-        let Some(doubt) = entry.and_then(|entry| entry.doubt.as_mut()) else { return Ok(Trial(None)) };
+        if entry.is_none_or(|entry| entry.doubt.is_none()) {
+            return Ok(Trial(None));
+        }
         let place = Arc::new(());
-        doubt.trial = Some(Out { alive: Arc::downgrade(&place), since: now });
-        // A trial that goes late is not forgotten before its answer can be here.
-        self.change(now, &key, |_| {});
+        let out = Out { alive: Arc::downgrade(&place), since: now };
+        self.change(now, &key, |entry| {
+            if let Some(doubt) = &mut entry.doubt {
+                doubt.trial = Some(out);
+            }
+        });
         Ok(Trial(Some(place)))
     }
 

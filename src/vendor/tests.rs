@@ -1,5 +1,6 @@
 //! Every row of every table: verdict, hold, and that nothing else was counted.
 
+mod counted;
 mod http;
 mod kis;
 mod writing;
@@ -80,6 +81,13 @@ fn every_row_holds(table: &str, cases: &[Case]) {
         assert_eq!(found.outcome_unknown, case.outcome_unknown, "outcome_unknown: {about}");
         assert!(!found.no_data, "{about}");
     }
+}
+
+/// Every case of every table.
+fn every_case() -> impl Iterator<Item = (&'static str, Case)> {
+    let tables =
+        [("kis", kis::CASES.to_vec()), ("http-shared-key", http::shared_key()), ("http-own-keys", http::own_keys())];
+    tables.into_iter().flat_map(|(table, cases)| cases.into_iter().map(move |case| (table, case)))
 }
 
 #[test]

@@ -55,14 +55,24 @@ const BOTH: &[Case] = &[
     Case::new("anything else", 600, "", BAD, Action::Nothing).outcome_unknown(),
 ];
 
+/// The cases of the table for a key that everybody shares.
+pub(super) fn shared_key() -> Vec<Case> {
+    let too_many = |wait| Case::new("429", 429, "{}", NONE, Action::PushBackAndHoldCredential(secs(wait))).throttled();
+    [BOTH, &[too_many(1), too_many(15).retry_after("15")]].concat()
+}
+
+/// The cases of the table for users' own keys.
+pub(super) fn own_keys() -> Vec<Case> {
+    let too_many = |wait| Case::new("429", 429, "{}", NONE, Action::HoldCredential(secs(wait))).throttled();
+    [BOTH, &[too_many(1), too_many(15).retry_after("15")]].concat()
+}
+
 #[test]
 fn every_row_of_the_table_for_a_shared_key_holds() {
-    let too_many = |wait| Case::new("429", 429, "{}", NONE, Action::PushBackAndHoldCredential(secs(wait))).throttled();
-    every_row_holds("http-shared-key", &[BOTH, &[too_many(1), too_many(15).retry_after("15")]].concat());
+    every_row_holds("http-shared-key", &shared_key());
 }
 
 #[test]
 fn every_row_of_the_table_for_own_keys_holds() {
-    let too_many = |wait| Case::new("429", 429, "{}", NONE, Action::HoldCredential(secs(wait))).throttled();
-    every_row_holds("http-own-keys", &[BOTH, &[too_many(1), too_many(15).retry_after("15")]].concat());
+    every_row_holds("http-own-keys", &own_keys());
 }

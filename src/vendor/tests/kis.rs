@@ -4,7 +4,7 @@ const GOOD: Verdict = Verdict::Good;
 const BAD: Verdict = Verdict::Bad;
 const NONE: Verdict = Verdict::None;
 
-const CASES: &[Case] = &[
+pub(super) const CASES: &[Case] = &[
     // The rate, in whichever field, with whatever status.
     Case::new(
         "too many calls",
