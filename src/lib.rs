@@ -26,6 +26,8 @@ mod coordinator;
 mod counters;
 pub mod error;
 pub mod fallback;
+#[cfg(any(feature = "reqwest", feature = "tower"))]
+mod http;
 mod lane;
 mod pace;
 mod permit;
