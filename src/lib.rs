@@ -48,7 +48,9 @@ pub mod cli;
 pub mod service;
 
 pub use breaker::{Breaker, Pass};
-pub use call::{Answer, Answered, Attempt, CallError, Credential, Failed};
+pub use call::{
+    Answer, Answered, Attempt, BreakerReport, CallError, CallOptions, Credential, Failed, Fetching, Token, TokenSource,
+};
 pub use config::{Settings, SettingsError};
 pub use coordinator::{CallBudget, Options};
 pub use counters::Counters;
