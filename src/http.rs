@@ -15,7 +15,7 @@ impl Answer for http::Response<Bytes> {
     }
 
     fn body(&self) -> &[u8] {
-        http::Response::body(self)
+        self.body().as_ref()
     }
 }
 

@@ -244,9 +244,9 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             Some(Duration::ZERO)
         } else {
             self.failed += 1;
-            let transport = ending.is_err();
+            let broken = ending.as_ref().err().map(|(how, _)| *how);
             let retry = self.surface.retry.as_ref();
-            retry.and_then(|retry| retry.next(self.failed, &finding, transport, self.idempotent, retry_after))
+            retry.and_then(|retry| retry.next(self.failed, &finding, broken, self.idempotent, retry_after))
         };
         let outcomes = match ending {
             Ok(answer) => Ok(Answered { answer, finding, attempts: self.attempts, elapsed }),
