@@ -26,33 +26,6 @@ pub enum On {
 }
 
 impl Retry {
-    /// The names that [`Retry::preset`] knows.
-    pub const PRESETS: [&str; 2] = ["two-more", "transport"];
-
-    /// Seed 002: two more attempts on every bad verdict, after 1 s and after 2 s.
-    pub fn two_more() -> Self {
-        Self { waits: vec![Duration::from_secs(1), Duration::from_secs(2)], on: On::Bad }
-    }
-
-    /// Seed 003: three attempts, 500 ms apart, where no whole answer came.
-    pub fn transport() -> Self {
-        Self { waits: vec![Duration::from_millis(500); 2], on: On::Transport }
-    }
-
-    /// The preset of this name: `two-more`, `transport`.
-    pub fn preset(name: &str) -> Option<Self> {
-        match name {
-            "two-more" => Some(Self::two_more()),
-            "transport" => Some(Self::transport()),
-            _ => None,
-        }
-    }
-
-    /// How often one call is sent at most, the token refresh not counted.
-    pub fn attempts(&self) -> u32 {
-        u32::try_from(self.waits.len()).unwrap_or(u32::MAX).saturating_add(1)
-    }
-
     /// The wait before the next attempt, or `None` where there is to be none. `failed` attempts have been made, the last of
     /// which ended as `finding` says; `broken` where it brought no whole answer; `retry_after` is what the vendor asked for,
     /// already capped.
@@ -106,9 +79,17 @@ mod tests {
     const ENDS: [Option<Broken>; 4] =
         [None, Some(Broken::NotConnected), Some(Broken::Interrupted), Some(Broken::TimedOut)];
 
+    fn patient() -> Retry {
+        Retry { waits: vec![S, 2 * S], on: On::Bad }
+    }
+
+    fn brief() -> Retry {
+        Retry { waits: vec![S / 2, S / 2], on: On::Transport }
+    }
+
     /// Every combination of what decides.
     fn each(mut look: impl FnMut(&Retry, u32, &Finding, Option<Broken>, bool, Option<Duration>)) {
-        for retry in [Retry::two_more(), Retry::transport(), Retry { waits: vec![], on: On::Bad }] {
+        for retry in [patient(), brief(), Retry { waits: vec![], on: On::Bad }] {
             for failed in 0..5 {
                 for verdict in [Verdict::Good, Verdict::Bad, Verdict::None] {
                     for (throttled, outcome_unknown) in [(false, false), (false, true), (true, false)] {
@@ -130,28 +111,25 @@ mod tests {
     }
 
     #[test]
-    fn the_presets_are_those_of_the_seeds() {
+    fn two_more_attempts_on_every_bad_verdict_or_three_where_no_whole_answer_came() {
         let bad = finding(Verdict::Bad);
-        let waits = |retry: &Retry, broken| -> Vec<_> {
+        let waits = |retry: &Retry, broken| -> Vec<Duration> {
             (1..5).map_while(|failed| retry.next(failed, &bad, broken, true, None)).collect()
         };
-        let two_more = Retry::preset("two-more").unwrap();
-        assert_eq!(waits(&two_more, None), [S, 2 * S]);
-        assert_eq!(waits(&two_more, Some(Broken::TimedOut)), [S, 2 * S]);
-        let transport = Retry::preset("transport").unwrap();
-        assert_eq!(waits(&transport, Some(Broken::Interrupted)), [S / 2, S / 2]);
-        assert!(waits(&transport, None).is_empty(), "a whole answer, however bad, is no transport error");
-        for name in Retry::PRESETS {
-            assert_eq!(Retry::preset(name).unwrap().attempts(), 3, "{name}");
+        assert_eq!(waits(&patient(), None), [S, 2 * S]);
+        for broken in [Broken::NotConnected, Broken::Interrupted, Broken::TimedOut] {
+            assert_eq!(waits(&patient(), Some(broken)), [S, 2 * S]);
+            assert_eq!(waits(&brief(), Some(broken)), [S / 2, S / 2]);
         }
-        assert_eq!(Retry::preset("for-ever"), None);
+        assert!(waits(&brief(), None).is_empty(), "a whole answer, however bad, is no transport error");
     }
 
     #[test]
     fn there_are_never_more_attempts_than_the_waits_allow() {
         each(|retry, failed, finding, broken, idempotent, asked| {
             if retry.next(failed, finding, broken, idempotent, asked).is_some() {
-                assert!((1..retry.attempts()).contains(&failed), "{retry:?} after {failed}");
+                let waits = u32::try_from(retry.waits.len()).unwrap();
+                assert!((1..=waits).contains(&failed), "{retry:?} after {failed}");
             }
         });
     }
@@ -189,7 +167,7 @@ mod tests {
             }
         });
         let bad = finding(Verdict::Bad);
-        let next = |asked| Retry::two_more().next(2, &bad, None, true, asked);
+        let next = |asked| patient().next(2, &bad, None, true, asked);
         assert_eq!(next(Some(30 * S)), Some(30 * S));
         assert_eq!(next(Some(S)), Some(S), "its word wins over the longer wait of our own too");
         assert_eq!(next(Some(Duration::ZERO)), Some(2 * S));
