@@ -42,7 +42,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "publisher",
         ],
     ),
-    ("src/coordinator.rs", &["policy", "clock", "config", "counters", "error", "lane", "pace", "permit", "store"]),
+    (
+        "src/coordinator.rs",
+        &["policy", "call", "clock", "config", "counters", "error", "lane", "pace", "permit", "store"],
+    ),
     ("src/lib.rs", &["policy", "clock", "store"]),
     ("src/main.rs", &[]),
     // Doors use the library as its users do: by what it re-exports, never by its lanes.
