@@ -216,10 +216,7 @@ impl Miss {
         };
         let retry_after = match finding.action {
             Action::HoldCredential(wait) | Action::HoldSurface(wait) | Action::PushBack(wait) => Some(wait),
-            Action::Nothing
-            | Action::HoldCredentialUntilChanged
-            | Action::HoldTokenSurface(_)
-            | Action::RefreshToken => None,
+            _ => None,
         };
         Self::Next { why, text, retry_after }
     }
