@@ -18,14 +18,22 @@ use crate::service::mock_vendor::{Kind, MockVendor, Settings};
 /// add x-call-budget-nonce, -class, -pid, -cost and -closes-us, which the arrival log and the report then hold.
 ///
 /// Under /mock/ are GET report, GET arrivals (JSON lines), POST settings (JSON: what the flags set and more, such as
-/// hang, reset, late_answer, refuse_below_limit, ledger_cap and pages) and POST reset, which forgets the log; until
-/// then every arrival stays in memory.
+/// hang, reset, late_answer, refuse_below_limit, ledger_cap and pages), POST expire-tokens, and POST reset, which forgets
+/// the log; until then every arrival stays in memory.
+///
+/// Two settings replay what went wrong. script is a list of what becomes of the next requests: each entry has a code, or
+/// a status with headers and body (and cut_after, the bytes after which the connection ends), or a fault (hang, reset),
+/// and may have times, tr_id and path. black_hole is silent, reset, refused or null; black_hole_spans holds some to come,
+/// in microseconds since the start.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   call-budget mock-vendor --listen 127.0.0.1:9443 --limit 18 --window 1s --kind sliding
   curl http://127.0.0.1:9443/mock/report
   curl http://127.0.0.1:9443/mock/settings -d '{\"limit\": 3, \"refuse_below_limit\": 0.01}'
+  curl http://127.0.0.1:9443/mock/settings -d '{\"script\": [{\"code\": \"EGW00215\", \"times\": 3}]}'
+  curl http://127.0.0.1:9443/mock/settings \\
+    -d '{\"black_hole_spans\": [{\"from_us\": 5000000, \"to_us\": 20000000, \"how\": \"silent\"}]}'
 
 Exit codes: 0 stopped by SIGTERM, SIGINT or the end of stdin, 1 the address cannot be used, 2 usage or settings")]
 pub struct Args {

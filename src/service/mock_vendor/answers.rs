@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{Empty, Full};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use http_body_util::Empty;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::Extensions;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::body::Body;
+use super::script::Scripted;
 
 /// One of the vendor's codes with its text and its usual HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +37,38 @@ pub const UNKNOWN_KEY: Code = code("EGW00103", "유효하지 않은 AppKey입니
 pub const WRONG_SECRET: Code = code("EGW00105", "유효하지 않은 AppSecret입니다.", 403);
 pub const REAL_AND_PAPER_MIXED: Code = code("EGW02004", "실전투자와 모의투자의 TR이 다릅니다.", 500);
 pub const BAD_INPUT: Code = code("OPSQ2001", "입력값을 확인하세요.", 200);
+/// Those that only a script gives.
+const SCRIPTED: [Code; 7] = [
+    code("EGW00203", "GW라우팅 중 오류가 발생했습니다.", 500),
+    code("EGW00213", "모의투자에서는 제공하지 않는 TR입니다.", 500),
+    code("EGW00300", "일시적인 오류가 발생했습니다.", 500),
+    code("EGW00301", "연결 시간이 초과되었습니다.", 500),
+    code("EGW00302", "응답 시간이 초과되었습니다.", 500),
+    code("EGW00304", "유효하지 않은 AppSecret입니다.", 403),
+    code("EGW00316", "일시적으로 처리하지 못했습니다.", 500),
+];
 /// The mock's own, which no vendor sends.
 pub const NO_SUCH_PATH: Code = code("MOCK0404", "the mock vendor has no such path", 404);
+
+impl Code {
+    /// The vendor's code of this name, with its usual text and status.
+    pub fn of(name: &str) -> Option<Code> {
+        const SENT: [Code; 11] = [
+            OVER_LIMIT,
+            NOT_ROUTED,
+            LEDGER_CAP,
+            TOKEN_INVALID,
+            TOKEN_MISSING,
+            TOKEN_EXPIRED,
+            TOKEN_TOO_SOON,
+            UNKNOWN_KEY,
+            WRONG_SECRET,
+            REAL_AND_PAPER_MIXED,
+            BAD_INPUT,
+        ];
+        SENT.iter().chain(&SCRIPTED).find(|code| code.code == name).copied()
+    }
+}
 
 /// An answer before it is dressed in headers.
 #[derive(Clone, Debug)]
@@ -68,6 +101,18 @@ impl Answer {
         Answer { status: code.status, body, tr_cont: "" }
     }
 
+    /// What a script says of a code.
+    fn scripted(script: &Scripted, code: &str, for_token: bool) -> Answer {
+        let usual = Code::of(code);
+        let text = script.text.as_deref().or(usual.map(|usual| usual.text)).unwrap_or("오류가 발생했습니다.");
+        let body = if for_token {
+            json!({"error_code": code, "error_description": text})
+        } else {
+            json!({"rt_cd": "1", "msg_cd": code, "msg1": text})
+        };
+        Answer { status: script.status.or(usual.map(|usual| usual.status)).unwrap_or(500), body, tr_cont: "" }
+    }
+
     /// One sentence on what is wrong with a request, under the mock's own code.
     pub fn bad_request(sentence: &str) -> Answer {
         let body = json!({"rt_cd": "1", "msg_cd": "MOCK0400", "msg1": sentence});
@@ -86,7 +131,7 @@ impl HeaderCase {
     pub async fn learn() -> hyper::Result<HeaderCase> {
         const SAMPLE: &[u8] =
             b"HTTP/1.1 200 OK\r\nContent-Type: -\r\nContent-Length: 0\r\nDate: -\r\nConnection: close\r\n\
-            tr_id: -\r\ntr_cont: -\r\ngt_uid: -\r\n\r\n";
+            Retry-After: -\r\ntr_id: -\r\ntr_cont: -\r\ngt_uid: -\r\n\r\n";
         let (ours, mut theirs) = tokio::io::duplex(1024);
         let vendor = async {
             let mut request = [0; 1024];
@@ -112,8 +157,8 @@ impl HeaderCase {
     }
 
     /// The answer on the wire.
-    pub fn dress(&self, answer: Answer, tr_id: Option<&HeaderValue>) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::from(answer.body.to_string()));
+    pub fn dress(&self, answer: Answer, tr_id: Option<&HeaderValue>) -> Response<Body> {
+        let mut response = Response::new(Body::from(answer.body.to_string()));
         *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
@@ -123,6 +168,33 @@ impl HeaderCase {
         headers.insert("tr_cont", HeaderValue::from_static(answer.tr_cont));
         let gt_uid = format!("{:032x}", fastrand::u128(..));
         headers.insert("gt_uid", HeaderValue::try_from(gt_uid).expect("hex digits are a header value"));
+        *response.extensions_mut() = self.0.clone();
+        response
+    }
+
+    /// The answer that a script says, on the wire. What it lacks, the answer lacks: a raw one has its headers alone.
+    pub fn dress_scripted(&self, script: &Scripted, tr_id: Option<&HeaderValue>, for_token: bool) -> Response<Body> {
+        let text = match &script.code {
+            Some(code) => Answer::scripted(script, code, for_token).body.to_string(),
+            None => script.body.clone().unwrap_or_default(),
+        };
+        let mut response = match &script.code {
+            Some(code) => self.dress(Answer::scripted(script, code, for_token), tr_id),
+            None => Response::new(Body::from(text.clone())),
+        };
+        if let (None, Some(status)) = (&script.code, script.status) {
+            *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        for (name, value) in &script.headers {
+            // Checked when the script was set.
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        if let Some(bytes) = script.cut_after.filter(|bytes| *bytes < text.len()) {
+            response.headers_mut().insert(CONTENT_LENGTH, text.len().into());
+            *response.body_mut() = Body::cut(Bytes::from(text).slice(..bytes));
+        }
         *response.extensions_mut() = self.0.clone();
         response
     }

@@ -13,12 +13,16 @@
 
 mod answers;
 mod arrivals;
+mod black_hole;
+mod body;
 mod connection;
 mod control;
+mod door;
 mod heartbeat;
 mod limit;
 mod report;
 mod routes;
+mod script;
 mod settings;
 mod tokens;
 mod vendor;
@@ -31,25 +35,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 pub use arrivals::{Arrival, Note};
+pub use black_hole::{BlackHole, Span};
 pub use heartbeat::Stall;
 pub use limit::Kind;
 pub use report::{ClassCount, Report};
+pub use script::{Fault, Scripted};
 pub use settings::Settings;
 
 use answers::HeaderCase;
+use body::Body;
 use connection::{Stamped, Stamps};
-use vendor::{Vendor, happens};
+use door::Door;
+use vendor::{Counted, Vendor, happens};
 
 use crate::clock::{Clock, SystemClock};
 
@@ -70,11 +78,11 @@ impl MockVendor {
     pub async fn start(settings: Settings) -> io::Result<MockVendor> {
         settings.check().map_err(|sentence| io::Error::new(io::ErrorKind::InvalidInput, sentence))?;
         let header_case = HeaderCase::learn().await.map_err(io::Error::other)?;
-        let listener = TcpListener::bind(settings.listen).await?;
-        let addr = listener.local_addr()?;
+        let door = Door::open_at(settings.listen).await?;
+        let addr = door.addr();
         let vendor = Arc::new(Vendor::new(settings, header_case));
         let (stop, stopped) = oneshot::channel();
-        let running = tokio::spawn(run(Arc::clone(&vendor), listener, stopped));
+        let running = tokio::spawn(run(Arc::clone(&vendor), door, stopped));
         Ok(MockVendor { vendor, addr, stop, running })
     }
 
@@ -106,6 +114,11 @@ impl MockVendor {
         })
     }
 
+    /// Every token issued so far expires now.
+    pub fn expire_tokens(&self) {
+        self.vendor.expire_tokens();
+    }
+
     /// Ends every connection and returns when nothing is left.
     pub async fn stop(self) {
         // Either of the two fails only when the task is already gone.
@@ -116,18 +129,24 @@ impl MockVendor {
 
 /// Everything the server does, as one task that owns the others: when it ends or is dropped, so do they. It also ends
 /// when the sender of `stopped` is dropped.
-async fn run(vendor: Arc<Vendor>, listener: TcpListener, mut stopped: oneshot::Receiver<()>) {
+async fn run(vendor: Arc<Vendor>, mut door: Door, mut stopped: oneshot::Receiver<()>) {
     let mut tasks = JoinSet::new();
     tasks.spawn(beat(Arc::clone(&vendor)));
+    let mut look = tokio::time::interval(heartbeat::BEAT);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = &mut stopped => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+            _ = look.tick() => door.turn(vendor.black_hole() == Some(BlackHole::Refused)),
+            stream = door.accept() => match vendor.black_hole() {
+                None | Some(BlackHole::Silent) => {
                     tasks.spawn(serve(Arc::clone(&vendor), stream));
                 }
-                // Out of sockets, most likely: others have to be closed first.
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Some(BlackHole::Reset | BlackHole::Refused) => {
+                    vendor.turn_away();
+                    // Where this fails the socket is already gone, which is what was wanted.
+                    let _ = stream.set_zero_linger();
+                }
             },
             Some(_) = tasks.join_next() => {}
         }
@@ -157,29 +176,33 @@ async fn answer(
     vendor: &Vendor,
     stamps: &Stamps,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, ConnectionOver> {
+) -> Result<Response<Body>, ConnectionOver> {
     let at = stamps.arrival();
     let (head, body) = request.into_parts();
     if head.uri.path().starts_with(control::PREFIX) {
         let body = read(body).await?;
         return Ok(control::answer(vendor, &head, &body));
     }
-    let received = vendor.receive(at, &head.headers, routes::counted(head.uri.path()));
+    let received = vendor.receive(at, &head, routes::counted(head.uri.path()));
     let body = read(body).await?;
-    let settings = &received.settings;
-    if happens(settings.reset) {
-        stamps.reset_on_drop();
-        return Err(ConnectionOver);
-    }
-    if happens(settings.hang) {
+    match received.fault() {
+        Some(Fault::Reset) => {
+            stamps.reset_on_drop();
+            return Err(ConnectionOver);
+        }
         // Until the client hangs up or the server stops: both drop this future.
-        std::future::pending::<()>().await;
+        Some(Fault::Hang) => std::future::pending().await,
+        None => {}
     }
-    let answer = routes::answer(vendor, &received, &head, &body);
-    if happens(settings.late_answer) {
-        SystemClock.sleep_until(SystemClock.now() + settings.late_by).await;
+    let tr_id = head.headers.get("tr_id");
+    let response = match &received.scripted {
+        Some(script) => vendor.header_case.dress_scripted(script, tr_id, received.counted == Counted::AsTokenAttempt),
+        None => vendor.header_case.dress(routes::answer(vendor, &received, &head, &body), tr_id),
+    };
+    if happens(received.settings.late_answer) {
+        SystemClock.sleep_until(SystemClock.now() + received.settings.late_by).await;
     }
-    Ok(vendor.header_case.dress(answer, head.headers.get("tr_id")))
+    Ok(response)
 }
 
 /// The whole body, as far as a call's body can be long or take long.
@@ -195,7 +218,7 @@ async fn read(body: Incoming) -> Result<Bytes, ConnectionOver> {
 
 /// There is nothing to answer: the connection ends.
 #[derive(Debug)]
-struct ConnectionOver;
+pub struct ConnectionOver;
 
 impl fmt::Display for ConnectionOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

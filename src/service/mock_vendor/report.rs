@@ -34,6 +34,8 @@ pub struct Report {
     pub refused: u64,
     /// Those of them that were within the limit.
     pub refused_below_limit: u64,
+    /// Connections that a black hole reset unread: what was to come on them never arrived.
+    pub turned_away: u64,
     /// The processes that called, each once.
     pub pids: Vec<u32>,
     pub first_arrival_us: Option<u64>,
@@ -62,6 +64,7 @@ pub struct Tally {
     late: u64,
     refused: u64,
     refused_below_limit: u64,
+    turned_away: u64,
     duplicate_nonces: u64,
     nonces: HashSet<u64>,
     pids: BTreeSet<u32>,
@@ -103,6 +106,11 @@ impl Tally {
         }
     }
 
+    /// Counts a connection that was reset unread.
+    pub fn turn_away(&mut self) {
+        self.turned_away += 1;
+    }
+
     pub fn report(&self, stalls: &[Stall], settings: &Settings) -> Report {
         let all = || self.accounts.values().map(|account| &account.all);
         let without_late = || self.accounts.values().map(|account| &account.without_late);
@@ -121,6 +129,7 @@ impl Tally {
             late: self.late,
             refused: self.refused,
             refused_below_limit: self.refused_below_limit,
+            turned_away: self.turned_away,
             pids: self.pids.iter().copied().collect(),
             first_arrival_us: self.first_us,
             last_arrival_us: self.last_us,

@@ -28,11 +28,12 @@ struct Route {
 enum Purpose {
     Price,
     MinuteChart,
+    OrderBook,
     Balance,
     Order,
 }
 
-static ROUTES: [Route; 4] = [
+static ROUTES: [Route; 5] = [
     Route {
         method: Method::GET,
         path: "/uapi/domestic-stock/v1/quotations/inquire-price",
@@ -46,6 +47,13 @@ static ROUTES: [Route; 4] = [
         real: &["FHKST03010200"],
         paper: &["FHKST03010200"],
         purpose: Purpose::MinuteChart,
+    },
+    Route {
+        method: Method::GET,
+        path: "/uapi/domestic-stock/v1/quotations/inquire-asking-price-exp-ccn",
+        real: &["FHKST01010200"],
+        paper: &["FHKST01010200"],
+        purpose: Purpose::OrderBook,
     },
     Route {
         method: Method::GET,
@@ -104,6 +112,7 @@ fn call(vendor: &Vendor, received: &Received, head: &Parts, route: &Route) -> Re
             let minute = json!({"stck_cntg_hour": "090000", "stck_prpr": "70000", "cntg_vol": "10"});
             Ok(Answer::business(json!({"output1": {"stck_prpr": "70000"}, "output2": [minute]}), ""))
         }
+        Purpose::OrderBook => Ok(Answer::business(json!({"output1": order_book(), "output2": {}}), "")),
         Purpose::Balance => {
             vendor.check_ledger(received)?;
             balance_page(head, settings.pages)
@@ -114,6 +123,18 @@ fn call(vendor: &Vendor, received: &Received, head: &Parts, route: &Route) -> Re
             Ok(Answer::business(json!({"output": {"ODNO": number, "ORD_TMD": time}}), ""))
         }
     }
+}
+
+/// Ten levels on each side of 70,000 won, as flat as the vendor writes them.
+fn order_book() -> Value {
+    let mut book = json!({"aspr_acpt_hour": kst(Duration::ZERO, "%H%M%S")});
+    for level in 1..=10 {
+        for (side, price) in [("ask", 70_000 + 100 * (level - 1)), ("bid", 69_900 - 100 * (level - 1))] {
+            book[format!("{side}p{level}")] = price.to_string().into();
+            book[format!("{side}p_rsqn{level}")] = (100 * level).to_string().into();
+        }
+    }
+    book
 }
 
 /// The page that `tr_cont: N` and CTX_AREA_NK100 ask for; else the first. The key of the next page is its number.

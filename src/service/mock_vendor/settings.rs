@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::black_hole::{BlackHole, Span};
 use super::limit::{Kind, Limit};
+use super::script::Scripted;
 
 /// The settings of a mock vendor. In JSON the durations are microseconds and their names end in `_us`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +64,14 @@ pub struct Settings {
     pub late_answer: f64,
     #[serde(rename = "late_by_us", with = "as_micros")]
     pub late_by: Duration,
+
+    /// What becomes of the next requests, each entry as often as it says: the first that fits. What has been played is no
+    /// longer here.
+    pub script: Vec<Scripted>,
+    /// A black hole until this is changed.
+    pub black_hole: Option<BlackHole>,
+    /// Black holes to come, while `black_hole` says nothing.
+    pub black_hole_spans: Vec<Span>,
 }
 
 impl Default for Settings {
@@ -88,6 +98,9 @@ impl Default for Settings {
             reset: 0.0,
             late_answer: 0.0,
             late_by: Duration::from_secs(1),
+            script: Vec::new(),
+            black_hole: None,
+            black_hole_spans: Vec::new(),
         }
     }
 }
@@ -134,15 +147,22 @@ impl Settings {
         if self.pages == 0 {
             return Err("pages is 0; a balance has 1 page or more".into());
         }
-        Ok(())
+        self.script.iter().try_for_each(Scripted::check)?;
+        self.black_hole_spans.iter().try_for_each(Span::check)
     }
 
     pub fn limit(&self) -> Limit {
         Limit { units: self.limit, window: self.window, kind: self.kind }
     }
+
+    /// The black hole at this time since the start.
+    pub fn black_hole_at(&self, since_start: Duration) -> Option<BlackHole> {
+        let span = || self.black_hole_spans.iter().find(|span| span.holds(since_start));
+        self.black_hole.or_else(|| span().map(|span| span.how))
+    }
 }
 
-mod as_micros {
+pub mod as_micros {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer};
@@ -181,6 +201,10 @@ mod tests {
             ("{\"hang\": 1.5}", "hang is 1.5"),
             ("{\"refusal_status\": 404}", "refusal_status is 404"),
             ("{\"pages\": 0}", "pages is 0"),
+            ("{\"script\": [{\"code\": \"EGW00201\", \"times\": 0}]}", "times is 0"),
+            ("{\"script\": [{\"codes\": \"EGW00201\"}]}", "unknown field `codes`"),
+            ("{\"black_hole\": \"deep\"}", "unknown variant `deep`"),
+            ("{\"black_hole_spans\": [{\"from_us\": 5, \"to_us\": 5, \"how\": \"silent\"}]}", "never happens"),
             ("{\"kind\": \"odd\"}", "unknown variant `odd`"),
             ("[1]", "must be a JSON object"),
             ("limit=3", "not JSON"),

@@ -20,6 +20,7 @@ pub struct Tokens {
 struct Issue {
     appkey: String,
     at: Instant,
+    expired: bool,
 }
 
 /// A token and how long it will be valid.
@@ -50,8 +51,14 @@ impl Tokens {
         }
         let value = format!("mock-token-{:032x}", fastrand::u128(..));
         self.current.insert(appkey.to_owned(), value.clone());
-        self.issued.insert(value.clone(), Issue { appkey: appkey.to_owned(), at: now });
+        self.issued.insert(value.clone(), Issue { appkey: appkey.to_owned(), at: now, expired: false });
         Ok(Token { value, valid_for: settings.token_life })
+    }
+
+    /// Every token issued so far expires now, and none of them comes back. Attempts count as before.
+    pub fn expire(&mut self) {
+        self.issued.values_mut().for_each(|issue| issue.expired = true);
+        self.current.clear();
     }
 
     /// Whether a call with this `authorization` header and app key may pass.
@@ -62,6 +69,7 @@ impl Tokens {
         }
         match self.issued.get(token) {
             Some(issue) if issue.appkey != appkey => Err(answers::TOKEN_INVALID),
+            Some(issue) if issue.expired => Err(answers::TOKEN_EXPIRED),
             Some(issue) if now.saturating_since(issue.at) >= settings.token_life => Err(answers::TOKEN_EXPIRED),
             Some(_) => Ok(()),
             None => Err(answers::TOKEN_INVALID),
@@ -111,6 +119,19 @@ mod tests {
         assert_eq!(check(24 * HOUR - 1, &first), Ok(()));
         assert_eq!(check(24 * HOUR, &first), Err(answers::TOKEN_EXPIRED));
         assert_eq!(check(24 * HOUR, &next), Ok(()));
+    }
+
+    #[test]
+    fn a_token_that_was_made_to_expire_never_comes_back() {
+        let tokens = &mut Tokens::default();
+        let old = try_with(tokens, 0, "mock-app-secret").unwrap();
+        tokens.expire();
+        assert_eq!(try_with(tokens, 59, "mock-app-secret"), Err(answers::TOKEN_TOO_SOON));
+        let new = try_with(tokens, 59 + 60, "mock-app-secret").unwrap();
+        let check = |token: &Token| {
+            tokens.check(at(120), &format!("Bearer {}", token.value), "mock-app-key", &Settings::default())
+        };
+        assert_eq!((check(&old), check(&new)), (Err(answers::TOKEN_EXPIRED), Ok(())));
     }
 
     #[test]

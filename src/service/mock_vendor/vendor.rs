@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hyper::HeaderMap;
+use hyper::http::request::Parts;
 
 use super::answers::{self, Code, HeaderCase};
 use super::arrivals::{Arrival, ArrivalLog, Note, text};
+use super::black_hole::BlackHole;
 use super::heartbeat::{Heartbeat, micros};
 use super::limit::{Counter, Kind, Limit};
 use super::report::{Report, Tally};
+use super::script::{self, Fault, Scripted};
 use super::settings::Settings;
 use super::tokens::{Token, Tokens};
 use crate::clock::{Clock, SystemClock};
@@ -30,6 +32,7 @@ struct State {
     tally: Tally,
     tokens: Tokens,
     heartbeat: Heartbeat,
+    started: Instant,
 }
 
 /// What is known of a request once it has been counted.
@@ -43,6 +46,24 @@ pub struct Received {
     pub refused: bool,
     /// A sentence on a header that could not be read.
     pub odd: Result<(), String>,
+    pub counted: Counted,
+    pub black_hole: Option<BlackHole>,
+    /// What the script says of it.
+    pub scripted: Option<Scripted>,
+}
+
+impl Received {
+    /// How it ends, if without an answer.
+    pub fn fault(&self) -> Option<Fault> {
+        match (self.black_hole, &self.scripted) {
+            (Some(BlackHole::Silent), _) => Some(Fault::Hang),
+            (Some(BlackHole::Reset | BlackHole::Refused), _) => Some(Fault::Reset),
+            (None, Some(scripted)) => scripted.fault,
+            (None, None) if happens(self.settings.reset) => Some(Fault::Reset),
+            (None, None) if happens(self.settings.hang) => Some(Fault::Hang),
+            (None, None) => None,
+        }
+    }
 }
 
 /// Which of the vendor's counts a request falls under.
@@ -64,16 +85,27 @@ impl Vendor {
             tally: Tally::default(),
             tokens: Tokens::default(),
             heartbeat: Heartbeat::default(),
+            started: SystemClock.now(),
         };
         Vendor { header_case, state: Mutex::new(state) }
     }
 
     /// Counts a request that arrived at `at` and enters it in the log.
-    pub fn receive(&self, at: Instant, headers: &HeaderMap, counted: Counted) -> Received {
+    pub fn receive(&self, at: Instant, head: &Parts, counted: Counted) -> Received {
+        let headers = &head.headers;
         let (note, odd) = Note::read(headers);
         let appkey = note.appkey.clone();
         self.with(|state| {
             let settings = Arc::clone(&state.settings);
+            let black_hole = settings.black_hole_at(at.saturating_since(state.started));
+            let tr_id = text(headers, "tr_id");
+            let scripted = if black_hole.is_none() && !settings.script.is_empty() {
+                let (path, for_token) = (head.uri.path(), counted == Counted::AsTokenAttempt);
+                let request = script::Request { path, tr_id: &tr_id, for_token };
+                script::next(&mut Arc::make_mut(&mut state.settings).script, request)
+            } else {
+                None
+            };
             let account = if settings.per_key { appkey.clone() } else { "all".to_owned() };
             let (mut units, mut over_limit, mut refused_below_limit) = (0, false, false);
             if counted == Counted::InLimit {
@@ -82,12 +114,17 @@ impl Vendor {
                 over_limit = !counter.admits(at, units, settings.limit());
                 refused_below_limit = !over_limit && happens(settings.refuse_below_limit);
             }
-            let refused = over_limit || refused_below_limit;
+            let mut refused = over_limit || refused_below_limit;
+            if black_hole.is_some() || scripted.is_some() {
+                refused =
+                    scripted.as_ref().is_some_and(|script| script.code.as_deref() == Some(answers::OVER_LIMIT.code));
+                refused_below_limit = refused && !over_limit;
+            }
             let (at_us, jitter_us) = (micros(at.since_boot()), micros(settings.arrival_jitter));
             let arrival = Arrival {
                 at_us,
                 account,
-                tr_id: text(headers, "tr_id"),
+                tr_id,
                 late: note.closes_us.is_some_and(|closes| at_us > closes.saturating_add(jitter_us)),
                 note,
                 units,
@@ -98,7 +135,7 @@ impl Vendor {
             };
             state.tally.count(&arrival);
             state.log.enter(arrival);
-            Received { at, settings, appkey, refused, odd }
+            Received { at, settings, appkey, refused, odd, counted, black_hole, scripted }
         })
     }
 
@@ -115,6 +152,20 @@ impl Vendor {
 
     pub fn check_token(&self, received: &Received, authorization: &str) -> Result<(), Code> {
         self.with(|state| state.tokens.check(received.at, authorization, &received.appkey, &received.settings))
+    }
+
+    pub fn expire_tokens(&self) {
+        self.with(|state| state.tokens.expire());
+    }
+
+    /// The black hole that a connection would meet now.
+    pub fn black_hole(&self) -> Option<BlackHole> {
+        self.with(|state| state.settings.black_hole_at(SystemClock.now().saturating_since(state.started)))
+    }
+
+    /// A connection is reset unread.
+    pub fn turn_away(&self) {
+        self.with(|state| state.tally.turn_away());
     }
 
     /// A sign of life.

@@ -1,10 +1,12 @@
 //! What the mock vendor promises, over real HTTP.
 
 mod answers;
+mod black_hole;
 mod control;
 mod counting;
 mod faults;
 mod limits;
+mod script;
 mod tokens;
 
 use std::time::Duration;
