@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/pace.rs", &["policy", "clock", "error"]),
     ("src/lane", &["lane", "policy", "clock", "counters", "error", "store"]),
     ("src/breaker.rs", &["policy", "clock", "config"]),
-    ("src/publisher.rs", &["policy", "clock", "store"]),
+    ("src/publisher", &["policy", "clock", "store"]),
     (
         "src/call/",
         &[

@@ -219,11 +219,9 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
     /// The attempt begins, unless pass or window is over.
     fn begin(&mut self, ready: Ready<'a, C, S>) -> Option<Underway<'a, C, S>> {
         let Ready { trial, mut pass, token, permit } = ready;
-        if let Some(pass) = &mut pass {
-            pass.sending().ok()?;
-        }
         let nonce = permit.nonce();
-        let sending = permit.start().ok()?;
+        // The window first: a probe that the breaker saw begin counts as one.
+        let sending = permit.start_if(|| pass.as_mut().is_none_or(|pass| pass.sending().is_ok())).ok()?;
         self.attempts += 1;
         self.budgets.tally().attempts.add(1);
         let attempt = Attempt::new(self.attempts, token.as_ref().map(|token| Arc::clone(&token.value)), nonce);
@@ -305,7 +303,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             tally.stale.add(1);
         }
         let pushback = match finding.action {
-            Action::PushBack(by) => {
+            Action::PushBack(by) | Action::PushBackAndHoldCredential(by) => {
                 let reason = finding.code.clone().unwrap_or_else(|| "no code".into());
                 self.budgets.push_back(&self.surface.budget, by, reason);
                 Some(by)

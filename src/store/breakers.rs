@@ -137,6 +137,29 @@ const LONGEST: Duration = Duration::from_secs(315_576_000);
 const LARGEST_COUNT: u64 = 1_000_000_000_000_000;
 
 #[cfg(test)]
+impl Snapshot {
+    pub(crate) fn without_figures(breaker: &str, shown: Shown) -> Self {
+        let view = View {
+            shown,
+            failure_rate: None,
+            slow_rate: None,
+            streak: 0,
+            calls: 0,
+            successes: 0,
+            failures: 0,
+            rejected: 0,
+            stale: 0,
+            why: String::new(),
+            retry_at: None,
+            rung: 0,
+            epoch: 0,
+            episode: None,
+        };
+        Self { breaker: breaker.into(), view, retry_after: None, holds: Vec::new() }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
@@ -145,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_calm_breaker_is_told_without_an_episode() {
-        let told = told(&[snapshot("kis/real/quote", Shown::Closed)]);
+        let told = told(&[Snapshot::without_figures("kis/real/quote", Shown::Closed)]);
         assert_eq!(
             told,
             json!([{
@@ -157,7 +180,7 @@ mod tests {
 
     #[test]
     fn an_episode_is_told_by_its_age_and_what_has_no_end_as_ten_years() {
-        let mut open = snapshot("a", Shown::Open);
+        let mut open = Snapshot::without_figures("a", Shown::Open);
         (open.retry_after, open.view.failure_rate) = (Some(Duration::MAX), Some(2.0 / 3.0));
         (open.view.rejected, open.view.rung) = (u64::MAX, usize::MAX);
         let started_at = Wall::from_unix_us(NOW.unix_us() - 7_000_001);
@@ -182,8 +205,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_cut_and_the_calm_ones_are_left_out_first() {
-        let mut snapshots = vec![snapshot("calm", Shown::Closed); 150];
-        let mut held = snapshot("held", Shown::Closed);
+        let mut snapshots = vec![Snapshot::without_figures("calm", Shown::Closed); 150];
+        let mut held = Snapshot::without_figures("held", Shown::Closed);
         held.view.why = "a\nb\0".repeat(100);
         held.holds = vec![("credential\t\"alice\"".into(), Duration::from_secs(1), "가".repeat(300).into()); 30];
         snapshots.push(held);
@@ -202,25 +225,5 @@ mod tests {
 
     fn told(snapshots: &[Snapshot]) -> Value {
         serde_json::from_str(&in_json(snapshots, NOW)).unwrap()
-    }
-
-    fn snapshot(breaker: &str, shown: Shown) -> Snapshot {
-        let view = View {
-            shown,
-            failure_rate: None,
-            slow_rate: None,
-            streak: 0,
-            calls: 0,
-            successes: 0,
-            failures: 0,
-            rejected: 0,
-            stale: 0,
-            why: String::new(),
-            retry_at: None,
-            rung: 0,
-            epoch: 0,
-            episode: None,
-        };
-        Snapshot { breaker: breaker.into(), view, retry_after: None, holds: Vec::new() }
     }
 }
