@@ -205,7 +205,7 @@ impl Run {
 
     /// What holds after each event.
     fn look(&mut self, turn: usize) {
-        let untouched = (turn % 50 == 0).then(|| format!("{:?}", self.breaker));
+        let untouched = turn.is_multiple_of(50).then(|| format!("{:?}", self.breaker));
         let view = self.breaker.view(self.at);
         assert_eq!(self.breaker.view(self.at), view);
         if let Some(untouched) = untouched {
@@ -231,7 +231,7 @@ impl Run {
                 assert!(summary.total_open <= summary.duration, "{summary:?}");
             }
         }
-        if turn % 10 == 0 && !self.order_without_end {
+        if turn.is_multiple_of(10) && !self.order_without_end {
             self.finds_the_way_out();
         }
     }

@@ -3,9 +3,11 @@ use std::time::Duration;
 use crate::policy::breaker::rules::{Over, Rate, Slow};
 use crate::policy::breaker::{Breaker, Rules};
 
+type Spoil = fn(&mut Rules);
+
 #[test]
 fn nonsense_is_refused_by_the_name_of_its_field() {
-    let spoiled: [(&str, fn(&mut Rules)); 27] = [
+    let spoiled: [(&str, Spoil); 27] = [
         ("streak", |rules| rules.streak = Some(0)),
         ("streak", |rules| rules.streak = Some(1001)),
         ("rate.over", |rules| rate(rules).over = Over::Calls(0)),
