@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/permit.rs", &["policy", "clock", "counters"]),
     ("src/pace.rs", &["policy", "clock", "error"]),
     ("src/lane", &["lane", "policy", "clock", "counters", "error", "store"]),
-    ("src/breaker", &["breaker", "policy", "clock", "config"]),
+    ("src/breaker.rs", &["policy", "clock", "config"]),
     ("src/publisher", &["policy", "clock", "store"]),
     (
         "src/call/",
@@ -46,10 +46,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "src/coordinator.rs",
         &["policy", "call", "clock", "config", "counters", "error", "lane", "pace", "permit", "store"],
     ),
-    ("src/fallback.rs", &["policy", "call", "clock"]),
+    // What stands around a call.
+    ("src/fallback.rs", &["policy", "clock", "error", "call"]),
     ("src/http.rs", &["call"]),
-    ("src/tower.rs", &["policy", "call", "clock", "coordinator", "http", "store"]),
-    ("src/reqwest.rs", &["policy", "call", "clock", "coordinator", "http", "store"]),
+    ("src/reqwest.rs", &["policy", "clock", "store", "call", "coordinator", "http"]),
+    ("src/tower.rs", &["policy", "clock", "store", "call", "coordinator", "http"]),
     ("src/lib.rs", &["policy", "clock", "store"]),
     ("src/main.rs", &[]),
     // Doors use the library as its users do: by what it re-exports, never by its lanes.
