@@ -28,7 +28,6 @@ async fn a_client_role_may_publish_and_see_what_was_published_and_touch_nothing_
         "SELECT FROM call_budget.call_budget_breaker",
         "DELETE FROM call_budget.call_budget_breaker",
         "UPDATE call_budget.call_budget_breaker SET why = ''",
-        "DELETE FROM call_budget.call_budget_breaker_status",
         "SELECT call_budget.call_budget_one_line('')",
         "SELECT FROM call_budget.call_budget_status",
     ] {

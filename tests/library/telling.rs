@@ -52,7 +52,7 @@ async fn pushed_back<S: Store>(store: &S, late: Duration) {
         patience: ms(1_000),
         nonce: 1,
     };
-    assert_eq!(store.acquire(&ask, &Arc::default()).await.unwrap().answer.slots, []);
+    assert!(store.acquire(&ask, &Arc::default()).await.unwrap().answer.slots.is_empty());
 }
 
 #[tokio::test]
