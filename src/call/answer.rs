@@ -13,9 +13,10 @@ pub trait Answer {
     fn body(&self) -> &[u8];
 }
 
-/// Whose key a call uses: an opaque label, never the secret.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Whose key a call uses: an opaque label, never the secret. The default is the key of the surface, as the settings call it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Credential {
+    /// Empty: the surface's own.
     pub(crate) label: Arc<str>,
     pub(crate) revision: u64,
 }
@@ -24,6 +25,12 @@ impl Credential {
     /// The key of this label, such as `desk-1` or a user's id.
     pub fn new(label: &str) -> Self {
         Self { label: label.into(), revision: 0 }
+    }
+
+    /// This one, or where it names none that of the surface.
+    pub(crate) fn or(&self, own: &Arc<str>) -> Self {
+        let label = if self.label.is_empty() { own } else { &self.label };
+        Self { label: Arc::clone(label), revision: self.revision }
     }
 
     /// Say another number when what stands behind the label has changed: a hold "until it changes" ends.

@@ -26,7 +26,7 @@ pub(super) struct Call<'a, C: Clock, S: Store> {
     budgets: &'a CallBudget<C, S>,
     surface: Arc<Surface>,
     breaker: Option<Breaker<C>>,
-    credential: &'a Credential,
+    credential: Credential,
     who: Holder,
     caller: Caller,
     class: Arc<str>,
@@ -68,7 +68,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
     pub fn new(
         budgets: &'a CallBudget<C, S>,
         surface: &str,
-        credential: &'a Credential,
+        credential: &Credential,
         options: CallOptions,
     ) -> Result<Self, CallError> {
         let front = budgets.front();
@@ -78,6 +78,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
         let CallOptions { class, cost, max_wait, idempotent } = options;
         let class = class.unwrap_or_else(|| Arc::clone(&surface.class));
         let breaker = surface.breaker.as_ref().and_then(|(name, _)| front.board.breaker(name)).cloned();
+        let credential = credential.or(&surface.credential);
         let who = Holder {
             account: Arc::clone(&surface.account),
             surface: Arc::clone(&surface.name),
@@ -180,7 +181,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             return Ok(None);
         };
         let longest = self.budgets.longest_fetch(surface);
-        match tokens.get(self.budgets, surface, self.credential, self.deadline, longest).await {
+        match tokens.get(self.budgets, surface, &self.credential, self.deadline, longest).await {
             Ok(token) => Ok(Some(token)),
             Err(source) => Err(CallError::Token { surface: Arc::clone(&self.surface.name), source }),
         }
@@ -263,7 +264,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             return false;
         }
         if let (Some(token), Some(surface)) = (&underway.token, self.token_surface()) {
-            self.budgets.front().tokens.failed(surface, self.credential, token);
+            self.budgets.front().tokens.failed(surface, &self.credential, token);
             if !std::mem::replace(&mut self.refreshed, true) {
                 return true;
             }

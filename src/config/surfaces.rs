@@ -53,6 +53,8 @@ pub struct Surface {
     pub attempt_timeout: Duration,
     /// The surface that issues its tokens.
     pub token_surface: Option<Arc<str>>,
+    /// Whose key a call uses that names none.
+    pub credential: Arc<str>,
 }
 
 impl Surfaces {
@@ -108,8 +110,18 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    const KEYS: [&'static str; 9] =
-        ["budget", "class", "vendor", "breaker", "breaker_of", "retry", "idempotent", "attempt_timeout", "token"];
+    const KEYS: [&'static str; 10] = [
+        "budget",
+        "class",
+        "vendor",
+        "breaker",
+        "breaker_of",
+        "retry",
+        "idempotent",
+        "attempt_timeout",
+        "token",
+        "credential",
+    ];
 
     fn read(name: &str, value: &'a Value, parts: &Parts) -> Result<Self, SettingsError> {
         let table = Table::new("surface", name, value, &Self::KEYS)?;
@@ -151,11 +163,18 @@ impl<'a> Draft<'a> {
             idempotent: idempotent.unwrap_or(false),
             attempt_timeout: attempt_timeout.unwrap_or(ATTEMPT_TIMEOUT),
             token_surface: None,
+            credential: match table.text("credential")? {
+                Some(_) => table.name("credential", "a label of the key, never the key itself")?.into(),
+                None => OWN_CREDENTIAL.into(),
+            },
             name,
         };
         Ok(Self { token: table.text("token")?, table, surface, breaker_of })
     }
 }
+
+/// What the key is called where nobody names it.
+const OWN_CREDENTIAL: &str = "default";
 
 /// All but the last part of a surface's name.
 fn account(name: &str) -> Result<Arc<str>, SettingsError> {

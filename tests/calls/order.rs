@@ -102,6 +102,17 @@ async fn five_401_of_one_credential_leave_every_other_caller_untouched() {
 }
 
 #[tokio::test]
+async fn a_call_that_names_no_key_uses_the_one_that_the_settings_name() {
+    let stage = Stage::new();
+    for (surface, label) in [("kis/real/archive", "archive-1"), ("kis/real/balance", "default")] {
+        let refusing = Script::of([Step::Answer(Reply::status(401))]);
+        stage.budgets.call(surface, &Credential::default(), refusing.requests(&stage.clock)).await.unwrap();
+        let error = stage.call(surface, label, &Script::default()).await.unwrap_err();
+        assert!(matches!(&error, CallError::Held { scope, .. } if scope.contains(label)), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_budget_that_gives_no_slot_frees_the_probe_and_nothing_is_learned() {
     let stage = Stage::new();
     stage.trip("kis/real/quote");

@@ -88,6 +88,7 @@ pub const SURFACES: &str = r#"
     vendor = "kis"
     breaker = "escalating-evenly"
     attempt_timeout = "5m"
+    credential = "archive-1"
 
     [surface."ai/chat"]
     budget = "ai"
