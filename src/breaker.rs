@@ -1,29 +1,60 @@
 //! The breaker as programs hold it: one lock, one clock, events told when the lock is free.
+//!
+//! The lock is held for one step of the machine, never across an await and never while somebody is told. Events are told
+//! in the order in which they happened, by whoever caused one and found nobody telling; so a subscriber that is slow, that
+//! asks the breaker, or that panics, damages no call.
 
-use std::sync::{Arc, Mutex};
+pub(crate) mod tell;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use tokio::sync::watch;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::SettingsError;
-use crate::policy::breaker::{self as machine, Caller, Outcome, Refusal, Rules, View};
+use crate::policy::breaker::{self as machine, Caller, Counted, Event, Moment, Order, Outcome, Refusal, Rules, View};
 use crate::policy::verdict::Verdict;
+use crate::policy::{Instant, Wall};
 
 /// A circuit breaker, usable alone. Cheap to clone; clones share everything.
 pub struct Breaker<C: Clock = SystemClock>(Arc<Inner<C>>);
 
 struct Inner<C: Clock> {
-    #[expect(dead_code, reason = "skeleton")]
     name: Arc<str>,
-    #[expect(dead_code, reason = "skeleton")]
     clock: C,
-    #[expect(dead_code, reason = "skeleton")]
-    machine: Mutex<machine::Breaker>,
+    /// Where people live who read its log; none: UTC.
+    zone: Option<TimeZone>,
+    /// The rules hold windows of the wall clock: it is read each time.
+    by_the_wall: bool,
+    state: Mutex<State>,
+    /// The epoch, for those who wait with a pass in hand.
+    epoch: watch::Sender<u64>,
+    changed: Option<Box<Changed>>,
+}
+
+/// Is told of every change that others may want to see.
+type Changed = dyn Fn() + Send + Sync;
+
+struct State {
+    machine: machine::Breaker,
+    /// What the wall showed when the clock showed that.
+    seen: Moment,
+    untold: VecDeque<Event>,
+    /// Somebody is telling, and will tell what comes.
+    telling: bool,
 }
 
 /// Leave for one attempt. Dropping it abandons it.
 #[must_use = "settle it: a pass that is dropped says nothing of the vendor"]
 pub struct Pass<C: Clock = SystemClock> {
-    #[expect(dead_code, reason = "skeleton")]
     breaker: Breaker<C>,
+    /// None once it is over.
+    pass: Option<machine::Pass>,
+    heard: AtomicBool,
 }
 
 impl Breaker {
@@ -42,8 +73,28 @@ impl<C: Clock> Breaker<C> {
     /// # Errors
     /// Rules that make no sense.
     pub fn with_clock(name: &str, rules: Rules, clock: C) -> Result<Self, SettingsError> {
-        let _ = (name, rules, clock);
-        todo!()
+        Self::build(name.into(), rules, clock, None)
+    }
+
+    /// `changed` is called after every change of state, with no lock held.
+    pub(crate) fn build(
+        name: Arc<str>,
+        rules: Rules,
+        clock: C,
+        changed: Option<Box<Changed>>,
+    ) -> Result<Self, SettingsError> {
+        let zone = rules.calendar.windows.first().map(|window| window.tz.clone());
+        let machine = machine::Breaker::new(rules, fastrand::u64(..))
+            .map_err(|why| SettingsError(format!("the breaker \"{name}\": {why}")))?;
+        let seen = Moment { now: clock.now(), wall: clock.wall() };
+        let epoch = watch::Sender::new(machine.epoch());
+        let state = Mutex::new(State { machine, seen, untold: VecDeque::new(), telling: false });
+        Ok(Self(Arc::new(Inner { name, clock, by_the_wall: zone.is_some(), zone, state, epoch, changed })))
+    }
+
+    /// What logs call it.
+    pub fn name(&self) -> &str {
+        &self.0.name
     }
 
     /// Leave for one attempt of a call of its own, which begins now and may be a probe.
@@ -51,7 +102,7 @@ impl<C: Clock> Breaker<C> {
     /// # Errors
     /// Why not, and when something can change.
     pub fn admit(&self) -> Result<Pass<C>, Refusal> {
-        todo!()
+        self.admit_as(Caller { call: next_call(), may_probe: true, starts_now: true })
     }
 
     /// As [`Breaker::admit`], for a caller who says more.
@@ -59,14 +110,117 @@ impl<C: Clock> Breaker<C> {
     /// # Errors
     /// As [`Breaker::admit`].
     pub fn admit_as(&self, caller: Caller) -> Result<Pass<C>, Refusal> {
-        let _ = caller;
-        todo!()
+        let pass = self.step(Reading::Enough, |machine, at| machine.admit(at, caller))?;
+        Ok(Pass { breaker: self.clone(), pass: Some(pass), heard: AtomicBool::new(false) })
     }
 
     /// What there is to see. Changes nothing.
     pub fn view(&self) -> View {
-        todo!()
+        let at = Moment { now: self.0.clock.now(), wall: self.0.clock.wall() };
+        self.0.state().machine.view(at)
     }
+
+    /// Does what time alone has made due, so that it is told even while nobody calls. A breaker that is used needs it not.
+    pub fn tend(&self) {
+        self.step(Reading::Exact, machine::Breaker::tend);
+    }
+
+    /// Lets nobody pass, until then or until it is taken back by [`Breaker::reset`].
+    pub fn force_open(&self, who: &str, why: &str, until: Option<Duration>) {
+        self.by_hand(who, why, until, machine::Breaker::force_open);
+    }
+
+    /// Lets everybody pass and counts nothing, until then or until it is taken back by [`Breaker::reset`].
+    pub fn bypass(&self, who: &str, why: &str, until: Option<Duration>) {
+        self.by_hand(who, why, until, machine::Breaker::bypass);
+    }
+
+    /// Counts and never trips, until then or until it is taken back by [`Breaker::reset`].
+    pub fn observe(&self, who: &str, why: &str, until: Option<Duration>) {
+        self.by_hand(who, why, until, machine::Breaker::observe);
+    }
+
+    /// Closed, with nothing counted and no order in force.
+    pub fn reset(&self, who: &str, why: &str) {
+        self.by_hand(who, why, None, machine::Breaker::reset);
+    }
+
+    fn by_hand(
+        &self,
+        who: &str,
+        why: &str,
+        until: Option<Duration>,
+        what: impl FnOnce(&mut machine::Breaker, Moment, Order),
+    ) {
+        self.step(Reading::Exact, |machine, at| {
+            what(machine, at, Order { who: who.into(), why: why.into(), until: until.map(|until| at.now + until) });
+        });
+    }
+
+    /// Waits until the epoch is a later one than that of this pass: then it no longer counts.
+    pub(crate) async fn outdates(&self, pass: &Pass<C>) {
+        if let Some(pass) = &pass.pass {
+            let epoch = pass.epoch;
+            // The sender lives in self: waiting cannot fail while self is borrowed.
+            let _ = self.0.epoch.subscribe().wait_for(|now| *now > epoch).await;
+        }
+    }
+
+    /// One step of the machine; then tells what happened.
+    fn step<T>(&self, reading: Reading, work: impl FnOnce(&mut machine::Breaker, Moment) -> T) -> T {
+        let now = self.0.clock.now();
+        let wall = (self.0.by_the_wall || reading == Reading::Exact).then(|| self.0.clock.wall());
+        let (result, news) = {
+            let mut state = self.0.state();
+            let at = Moment { now, wall: wall.unwrap_or_else(|| state.wall_at(now)) };
+            if wall.is_some() {
+                state.seen = at;
+            }
+            let before = state.machine.epoch();
+            let result = work(&mut state.machine, at);
+            let events = state.machine.take_events();
+            let after = state.machine.epoch();
+            if events.is_empty() && before == after {
+                return result;
+            }
+            state.untold.extend(events);
+            (result, after)
+        };
+        self.0.epoch.send_if_modified(|epoch| {
+            let later = news > *epoch;
+            *epoch = news.max(*epoch);
+            later
+        });
+        self.tell();
+        result
+    }
+
+    #[cold]
+    fn tell(&self) {
+        let mut state = self.0.state();
+        if std::mem::replace(&mut state.telling, true) {
+            return;
+        }
+        while let Some(event) = state.untold.pop_front() {
+            drop(state);
+            tell::unharmed(|| tell::event(&self.0.name, self.0.zone.as_ref(), &event));
+            if let Some(changed) = &self.0.changed
+                && !matches!(event, Event::Failure { .. })
+            {
+                tell::unharmed(changed);
+            }
+            state = self.0.state();
+        }
+        state.telling = false;
+    }
+}
+
+/// How well the wall clock has to be read where no calendar is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// As good as the last time: an episode that an admission begins is a rare one.
+    Enough,
+    Exact,
 }
 
 impl<C: Clock> Pass<C> {
@@ -75,23 +229,32 @@ impl<C: Clock> Pass<C> {
     /// # Errors
     /// The pass no longer counts: nothing may be sent.
     pub fn sending(&mut self) -> Result<(), Refusal> {
-        todo!()
+        let Some(pass) = &mut self.pass else {
+            return Ok(());
+        };
+        let begun = self.breaker.step(Reading::Enough, |machine, at| machine.sending(at, pass));
+        if begun.is_err() {
+            self.pass = None;
+        }
+        begun
     }
 
     /// The first byte of an answer has come.
     pub fn heard(&self) {
-        todo!()
+        self.heard.store(true, Ordering::Relaxed);
     }
 
     /// The attempt ended.
-    pub fn settle(self, verdict: Verdict) {
-        self.settle_with(Outcome { verdict, elapsed: None, retry_after: None });
+    pub fn settle(self, verdict: Verdict) -> Counted {
+        self.settle_with(Outcome { verdict, elapsed: None, retry_after: None })
     }
 
     /// As [`Pass::settle`], saying more.
-    pub fn settle_with(self, outcome: Outcome) {
-        let _ = outcome;
-        todo!()
+    pub fn settle_with(mut self, outcome: Outcome) -> Counted {
+        match self.pass.take() {
+            Some(pass) => self.breaker.step(Reading::Exact, |machine, at| machine.settle(at, pass, outcome)),
+            None => Counted::Stale,
+        }
     }
 
     /// Nothing was learned. The same as dropping it.
@@ -100,8 +263,49 @@ impl<C: Clock> Pass<C> {
     }
 }
 
+impl<C: Clock> Drop for Pass<C> {
+    fn drop(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            // A panic is our own failure, however long it took.
+            let heard = *self.heard.get_mut() || std::thread::panicking();
+            self.breaker.step(Reading::Exact, |machine, at| machine.abandon(at, pass, heard));
+        }
+    }
+}
+
+impl<C: Clock> Inner<C> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What the wall would show now if nobody had set it since it was read.
+    fn wall_at(&self, now: Instant) -> Wall {
+        self.seen.wall + now.saturating_since(self.seen.now)
+    }
+}
+
+/// A number for a logical call that no other call of this process has.
+pub(crate) fn next_call() -> u64 {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    CALLS.fetch_add(1, Ordering::Relaxed)
+}
+
 impl<C: Clock> Clone for Breaker<C> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C: Clock> std::fmt::Debug for Breaker<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Breaker").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+impl<C: Clock> std::fmt::Debug for Pass<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pass").field("breaker", &self.breaker).field("pass", &self.pass).finish_non_exhaustive()
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use connection::environment::Environment;
 
@@ -92,6 +93,16 @@ pub struct Settings {
     pub polite_interval: Duration,
     /// Switch off: calls of one class in flight at once, 1 to 1000.
     pub polite_concurrency: usize,
+    /// Tables of the settings file, by name: [`surfaces::Surfaces::of`] reads them.
+    pub(crate) surface: Map<String, Value>,
+    pub(crate) breaker: Map<String, Value>,
+    pub(crate) calendar: Map<String, Value>,
+    pub(crate) retry: Map<String, Value>,
+    pub(crate) class: Map<String, Value>,
+    pub(crate) vendor: Map<String, Value>,
+    /// Where the settings file lies: the files that it names are looked for from there.
+    #[serde(skip)]
+    pub(crate) directory: PathBuf,
     /// What libpq's variables said when these settings were read.
     #[serde(skip)]
     pub(crate) environment: Environment,
@@ -122,6 +133,13 @@ impl Default for Settings {
             max_wait: Duration::from_secs(30),
             polite_interval: Duration::from_secs(1),
             polite_concurrency: 1,
+            surface: Map::new(),
+            breaker: Map::new(),
+            calendar: Map::new(),
+            retry: Map::new(),
+            class: Map::new(),
+            vendor: Map::new(),
+            directory: PathBuf::new(),
             environment: Environment::default(),
         }
     }
@@ -145,6 +163,15 @@ impl Settings {
         layers::read(file, std::env::vars_os())
     }
 
+    /// The settings that a TOML text says, over the defaults; no environment. Files that it names are looked for from
+    /// `directory`.
+    ///
+    /// # Errors
+    /// As [`Settings::load`].
+    pub fn of_toml(text: &str, directory: &Path) -> Result<Self, SettingsError> {
+        layers::of_toml(text, directory)
+    }
+
     /// The same settings for the database that this URL (or `key=value` text) names. All that other settings say of the
     /// connection, passwords too, is left out: it was meant for another server. libpq's variables still count.
     #[must_use]
@@ -160,6 +187,13 @@ impl Settings {
             max_wait,
             polite_interval,
             polite_concurrency,
+            surface,
+            breaker,
+            calendar,
+            retry,
+            class,
+            vendor,
+            directory,
             environment,
             ..
         } = self;
@@ -175,12 +209,19 @@ impl Settings {
             max_wait,
             polite_interval,
             polite_concurrency,
+            surface,
+            breaker,
+            calendar,
+            retry,
+            class,
+            vendor,
+            directory,
             environment,
             ..Self::default()
         }
     }
 
-    /// Refuses a value out of its range.
+    /// Refuses a value out of its range, and surfaces that cannot be: files that they name are read.
     pub(crate) fn validate(&self) -> Result<(), SettingsError> {
         let ms = Duration::from_millis;
         let day = Duration::from_secs(86_400);
@@ -204,7 +245,7 @@ impl Settings {
                 return Err(SettingsError(format!("the setting {name} is {value}: it must lie between 1 and {most}")));
             }
         }
-        Ok(())
+        surfaces::Surfaces::of(self).map(drop)
     }
 }
 
@@ -225,7 +266,7 @@ mod tests {
     use super::*;
 
     fn from_toml(text: &str) -> Result<Settings, SettingsError> {
-        layers::of_toml(text)
+        Settings::of_toml(text, Path::new(""))
     }
 
     #[test]

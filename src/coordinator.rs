@@ -1,10 +1,11 @@
-//! Where policy and store meet: `acquire`.
+//! Where policy and store meet: `acquire`. What stands in front of it is in `call`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::call::{Front, Pushbacks};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Settings, SettingsError};
 use crate::counters::{Counters, Tally};
@@ -45,6 +46,7 @@ struct Inner<C: Clock, S: Store> {
     tally: Arc<Tally>,
     max_wait: Duration,
     mode: Mode<C, S>,
+    front: Front<C, S>,
 }
 
 enum Mode<C: Clock, S: Store> {
@@ -58,6 +60,7 @@ struct Lanes<C: Clock, S: Store> {
     bounds: Bounds,
     watch: Arc<Watch>,
     keeper: Keeper<C, S>,
+    pushbacks: Pushbacks<C, S>,
     lanes: Mutex<HashMap<Key, Arc<Lane<C, S>>>>,
 }
 
@@ -73,7 +76,7 @@ impl CallBudget {
             Self::with_store(settings, SystemClock, store)
         } else {
             tracing::info!("call_budget_enabled is false: the limit is not shared, each class keeps its own pace");
-            Ok(Self::build(settings, SystemClock, None))
+            Self::build(settings, SystemClock, None)
         }
     }
 }
@@ -85,24 +88,26 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
     /// A setting out of its range.
     pub fn with_store(settings: &Settings, clock: C, store: S) -> Result<Self, SettingsError> {
         settings.validate()?;
-        Ok(Self::build(settings, clock, Some(store)))
+        Self::build(settings, clock, Some(store))
     }
 
-    fn build(settings: &Settings, clock: C, store: Option<S>) -> Self {
-        let tally: Arc<Tally> = Arc::default();
+    fn build(settings: &Settings, clock: C, store: Option<S>) -> Result<Self, SettingsError> {
+        let (tally, store) = (Arc::<Tally>::default(), store.map(Arc::new));
+        let store_call = settings.statement_timeout + STORE_CALL_MARGIN;
+        let front = Front::new(settings, &clock, store.as_ref().map(|store| (store, store_call)))?;
         let mode = match store {
             Some(store) => {
-                let (store, watch) = (Arc::new(store), Arc::<Watch>::default());
-                let store_call = settings.statement_timeout + STORE_CALL_MARGIN;
+                let watch = Arc::<Watch>::default();
                 let keeper =
                     Keeper::new(clock.clone(), Arc::clone(&store), Arc::clone(&tally), Arc::clone(&watch), store_call);
                 let (store_outage_max, rtt_max) = (settings.store_outage_max, settings.rtt_max);
                 let bounds = Bounds { store_call, store_outage_max, rtt_max };
-                Mode::Governed(Lanes { store, bounds, watch, keeper, lanes: Mutex::default() })
+                let pushbacks = Pushbacks::new(clock.clone(), Arc::clone(&store), store_call, Arc::clone(&tally));
+                Mode::Governed(Lanes { store, bounds, watch, keeper, pushbacks, lanes: Mutex::default() })
             }
             None => Mode::Polite(Paces::new(settings.polite_interval, settings.polite_concurrency)),
         };
-        Self(Arc::new(Inner { clock, tally, max_wait: settings.max_wait, mode }))
+        Ok(Self(Arc::new(Inner { clock, tally, max_wait: settings.max_wait, mode, front })))
     }
 
     /// Waits for leave to make one call of cost 1, at most the setting `max_wait`.
@@ -149,6 +154,30 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
     /// What this process has done with its slots so far.
     pub fn counters(&self) -> Counters {
         self.0.tally.read()
+    }
+
+    pub(crate) fn clock(&self) -> &C {
+        &self.0.clock
+    }
+
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.0.tally
+    }
+
+    pub(crate) fn max_wait(&self) -> Duration {
+        self.0.max_wait
+    }
+
+    pub(crate) fn front(&self) -> &Front<C, S> {
+        &self.0.front
+    }
+
+    /// The vendor said "too many": everybody who shares the budget waits, or while the switch is off this process does.
+    pub(crate) fn push_back(&self, budget: &Arc<str>, by: Duration, reason: Arc<str>) {
+        match &self.0.mode {
+            Mode::Governed(lanes) => lanes.pushbacks.report(budget, by, reason),
+            Mode::Polite(paces) => paces.push_back(budget, self.0.clock.now() + by),
+        }
     }
 
     async fn governed(

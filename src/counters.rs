@@ -1,4 +1,4 @@
-//! What one process has done with its slots. Books that must balance: per class, what the store granted is what became
+//! What one process has done with its slots and calls. Books that must balance: per class, what the store granted is what became
 //! permits, was dropped, or was lost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +48,26 @@ counters! {
     clock_steps,
     /// Store calls that asked for a fence after a step.
     fence_requests,
+    /// Calls of surfaces, whatever became of them.
+    calls,
+    /// Attempts of such calls that began.
+    attempts,
+    /// Attempts that a breaker refused before anything was spent.
+    refused_by_breaker,
+    /// Attempts that a hold refused before anything was spent.
+    refused_by_hold,
+    /// Attempts that ended well for the vendor.
+    verdicts_good,
+    /// Attempts that were the vendor's failure.
+    verdicts_bad,
+    /// Attempts that said nothing of the vendor's health, though an answer came.
+    verdicts_none,
+    /// Verdicts that came too late to count: the breaker had moved on.
+    stale,
+    /// Store calls that reported a vendor's "too many".
+    pushbacks,
+    /// Of these, the ones that failed: others may not have been told.
+    pushback_failures,
 }
 
 #[derive(Debug, Default)]

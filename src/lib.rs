@@ -25,12 +25,19 @@ pub mod config;
 mod coordinator;
 mod counters;
 pub mod error;
+pub mod fallback;
+#[cfg(any(feature = "reqwest", feature = "tower"))]
+mod http;
 mod lane;
 mod pace;
 mod permit;
 pub mod policy;
 mod publisher;
+#[cfg(feature = "reqwest")]
+pub mod reqwest;
 pub mod store;
+#[cfg(feature = "tower")]
+pub mod tower;
 pub mod vendor;
 
 #[cfg(feature = "cli")]
@@ -41,7 +48,9 @@ pub mod cli;
 pub mod service;
 
 pub use breaker::{Breaker, Pass};
-pub use call::{Answer, Answered, Attempt, CallError, Credential, Failed};
+pub use call::{
+    Answer, Answered, Attempt, BreakerReport, CallError, CallOptions, Credential, Failed, Fetching, Token, TokenSource,
+};
 pub use config::{Settings, SettingsError};
 pub use coordinator::{CallBudget, Options};
 pub use counters::Counters;

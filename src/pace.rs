@@ -18,6 +18,8 @@ pub(crate) struct Paces {
     interval: Duration,
     concurrency: usize,
     classes: Mutex<HashMap<Key, Class>>,
+    /// Budgets whose vendor said "too many", and until when nothing starts there.
+    pushed_back: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 #[derive(Clone)]
@@ -28,7 +30,7 @@ struct Class {
 
 impl Paces {
     pub fn new(interval: Duration, concurrency: usize) -> Self {
-        Self { interval, concurrency, classes: Mutex::default() }
+        Self { interval, concurrency, classes: Mutex::default(), pushed_back: Mutex::default() }
     }
 
     /// A place for one call of the class, when its turn has come.
@@ -44,14 +46,27 @@ impl Paces {
         let start = {
             let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
             let now = clock.now();
-            let start = pace.next_start(now);
+            let from = now.max(self.pushed_back(&key.0));
+            let start = pace.next_start(from);
             if start > deadline {
                 return Err(AcquireError { retry_after: Some(start.saturating_since(now)), ..too_long(key) });
             }
-            pace.take(now)
+            pace.take(from)
         };
         clock.sleep_until(start).await;
         Ok(place)
+    }
+
+    /// No call of this budget starts before `until`. One whose turn has already come still leaves.
+    pub fn push_back(&self, budget: &Arc<str>, until: Instant) {
+        let mut pushed_back = self.pushed_back.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = pushed_back.entry(Arc::clone(budget)).or_insert(until);
+        *known = until.max(*known);
+    }
+
+    fn pushed_back(&self, budget: &Arc<str>) -> Instant {
+        let pushed_back = self.pushed_back.lock().unwrap_or_else(PoisonError::into_inner);
+        pushed_back.get(budget).copied().unwrap_or_default()
     }
 
     fn class(&self, key: &Key) -> Class {

@@ -99,7 +99,12 @@ impl<C: Clock> Permit<C> {
     ///
     /// # Errors
     /// [`Closed`]: the window has closed, nothing may be sent.
-    pub fn start(mut self) -> Result<Sending, Closed> {
+    pub fn start(self) -> Result<Sending, Closed> {
+        self.start_if(|| true)
+    }
+
+    /// As [`Permit::start`], if inside the window `also` says yes. Else the slot lapses.
+    pub(crate) fn start_if(mut self, also: impl FnOnce() -> bool) -> Result<Sending, Closed> {
         let place = match &mut self.kind {
             Kind::Governed { window, .. } => match window.position(self.clock.now()) {
                 Position::Inside => None,
@@ -107,6 +112,9 @@ impl<C: Clock> Permit<C> {
             },
             Kind::Polite { place } => place.take(),
         };
+        if !also() {
+            return Err(Closed);
+        }
         self.used = true;
         Ok(Sending { _place: place })
     }

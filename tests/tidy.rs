@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/pace.rs", &["policy", "clock", "error"]),
     ("src/lane", &["lane", "policy", "clock", "counters", "error", "store"]),
     ("src/breaker.rs", &["policy", "clock", "config"]),
-    ("src/publisher.rs", &["policy", "clock", "store"]),
+    ("src/publisher", &["policy", "clock", "store"]),
     (
         "src/call/",
         &[
@@ -42,7 +42,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "publisher",
         ],
     ),
-    ("src/coordinator.rs", &["policy", "clock", "config", "counters", "error", "lane", "pace", "permit", "store"]),
+    (
+        "src/coordinator.rs",
+        &["policy", "call", "clock", "config", "counters", "error", "lane", "pace", "permit", "store"],
+    ),
     ("src/lib.rs", &["policy", "clock", "store"]),
     ("src/main.rs", &[]),
     // Doors use the library as its users do: by what it re-exports, never by its lanes.

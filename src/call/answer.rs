@@ -33,15 +33,6 @@ impl Credential {
     }
 }
 
-/// What the caller's request is told.
-#[derive(Clone, Debug)]
-pub struct Attempt {
-    /// 1 for the first.
-    pub number: u32,
-    /// The access token to use, where the surface has a token source.
-    pub token: Option<Arc<str>>,
-}
-
 /// A request brought no whole answer.
 #[derive(Debug)]
 pub enum Failed {

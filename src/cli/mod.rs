@@ -3,6 +3,7 @@
 mod access;
 mod bench;
 mod bound;
+mod breakers;
 mod budget;
 mod class;
 mod command_error;

@@ -1,15 +1,16 @@
 use clap::Args;
 use serde::Serialize;
 
+use super::breakers;
 use super::command_error::CommandError;
 use super::database::Database;
 use super::describe::View;
 use super::duration::rough;
 use super::find;
 use super::output::{print, print_json, table};
-use crate::store::status::{self, Process, Server};
+use crate::store::status::{self, Breaker, Breakers, Process, Server};
 
-/// Show what is going on: grants and waits by class, holds, the server
+/// Show what is going on: grants and waits by class, holds, breakers, the server
 #[derive(Args)]
 #[command(after_help = "Example: call-budget status kis-real --json")]
 pub struct Status {
@@ -25,6 +26,10 @@ pub struct Status {
 #[derive(Serialize)]
 struct Report {
     budgets: Vec<View>,
+    /// Of every budget: breakers belong to none.
+    breakers: Vec<Breaker>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    breakers_unseen: Option<&'static str>,
     server: Server,
 }
 
@@ -36,25 +41,35 @@ impl Status {
             Some(name) => vec![find::budget(&operation, name).await?],
             None => status::budgets(&operation, None).await?,
         };
-        let mut report = Report { budgets: Vec::new(), server: status::server(&operation).await? };
+        let mut views = Vec::new();
         for budget in budgets {
-            report.budgets.push(View::of(&operation, budget).await?);
+            views.push(View::of(&operation, budget).await?);
         }
+        let (breakers, server) = (status::breakers(&operation).await?, status::server(&operation).await?);
         match self.json {
-            true => print_json(&report),
-            false => print(&text(&report)),
+            true => print_json(&Report::new(views, breakers, server)),
+            false => print(&text(&views, &breakers, &server)),
         }
         Ok(())
     }
 }
 
-fn text(report: &Report) -> String {
+impl Report {
+    fn new(budgets: Vec<View>, breakers: Breakers, server: Server) -> Self {
+        let breakers_unseen = breakers::why_unseen(&breakers);
+        let breakers = if let Breakers::Shown(breakers) = breakers { breakers } else { Vec::new() };
+        Self { budgets, breakers, breakers_unseen, server }
+    }
+}
+
+fn text(budgets: &[View], breakers: &Breakers, about: &Server) -> String {
     let mut parts: Vec<String> =
-        report.budgets.iter().map(|view| format!("{}\n{}", view.budget.name, view.activity())).collect();
+        budgets.iter().map(|view| format!("{}\n{}", view.budget.name, view.activity())).collect();
     if parts.is_empty() {
         parts.push("no budget yet: \"call-budget budget set NAME --limit 18 --window 1s\" makes one".to_owned());
     }
-    parts.push(server(&report.server));
+    parts.push(breakers::in_words(breakers));
+    parts.push(server(about));
     parts.join("\n\n")
 }
 

@@ -32,6 +32,9 @@ const TEXTS: [&str; 13] = [
     "application_name",
 ];
 
+/// Settings that are tables, and too many for a variable.
+const TABLES: [&str; 6] = ["surface", "breaker", "calendar", "retry", "class", "vendor"];
+
 /// Reads the file, then the variables over it.
 pub(super) fn read(
     file: Option<&Path>,
@@ -42,12 +45,19 @@ pub(super) fn read(
         layers = layers.merge(Layer::of_file(path)?);
     }
     let variables: Vec<_> = variables.into_iter().collect();
-    let settings = checked(&layers.merge(Layer::of_variables(&variables)?))?;
+    let directory = file.and_then(Path::parent).unwrap_or(Path::new(""));
+    let settings = checked(&layers.merge(Layer::of_variables(&variables)?), directory)?;
     let text = |name: &str| {
         let (_, text) = variables.iter().find(|(variable, _)| variable == name)?;
         text.to_str().map(str::to_owned)
     };
     Ok(Settings { environment: Environment::read(text), ..settings })
+}
+
+/// Reads one text alone.
+pub(super) fn of_toml(text: &str, directory: &Path) -> Result<Settings, SettingsError> {
+    let values = toml(text).map_err(|why| SettingsError(format!("the settings cannot be read: {why}")))?;
+    checked(&Figment::from(Layer { source: Metadata::named("TOML"), values }), directory)
 }
 
 /// Reads a port list that may be written as a number.
@@ -63,7 +73,7 @@ pub(super) fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     })
 }
 
-fn checked(layers: &Figment) -> Result<Settings, SettingsError> {
+fn checked(layers: &Figment, directory: &Path) -> Result<Settings, SettingsError> {
     let figment = Figment::from(Serialized::defaults(Settings::default())).merge(layers);
     let unreadable = |error: Error| SettingsError(format!("the settings cannot be read: {error}"));
     let known: Dict = Figment::from(Serialized::defaults(Settings::default())).extract().map_err(unreadable)?;
@@ -78,6 +88,7 @@ fn checked(layers: &Figment) -> Result<Settings, SettingsError> {
         }
     }
     let settings: Settings = figment.extract().map_err(unreadable)?;
+    let settings = Settings { directory: directory.into(), ..settings };
     settings.validate()?;
     Ok(settings)
 }
@@ -103,6 +114,14 @@ impl Layer {
             let name = name.to_string_lossy().to_uppercase();
             let Some(key) = name.strip_prefix(PREFIX).filter(|_| name != FILE_VARIABLE) else { continue };
             let key = if key == "ENABLED" { "call_budget_enabled".into() } else { key.to_lowercase() };
+            let of =
+                |table: &&&str| key.strip_prefix(**table).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
+            if let Some(table) = TABLES.iter().find(of) {
+                return Err(SettingsError(format!(
+                    "the variable {name} says nothing: a {table} is a table [{table}.NAME] of the settings file, which \
+                     {FILE_VARIABLE} names"
+                )));
+            }
             let Some(text) = text.to_str() else {
                 return Err(SettingsError(format!("the variable {name} is not UTF-8")));
             };
@@ -139,12 +158,6 @@ fn toml(text: &str) -> Result<Dict, String> {
             error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.lines().count().max(1));
         format!("near line {line}: {}", error.message())
     })
-}
-
-#[cfg(test)]
-pub(super) fn of_toml(text: &str) -> Result<Settings, SettingsError> {
-    let values = toml(text).map_err(SettingsError)?;
-    checked(&Figment::from(Layer { source: Metadata::named("TOML"), values }))
 }
 
 #[cfg(test)]
@@ -219,10 +232,10 @@ mod tests {
             "database_url = {a = \"not-a-real-password\"}",
             "password = 'not-a-real-password'\npassword = 'not-a-real-password'",
         ] {
-            let error = of_toml(text).unwrap_err().to_string();
+            let error = of_toml(text, Path::new("")).unwrap_err().to_string();
             assert!(!error.contains("real-password"), "{error}");
         }
-        let error = of_toml("user = \"u\"\npassword = 1234567").unwrap_err().to_string();
+        let error = of_toml("user = \"u\"\npassword = 1234567", Path::new("")).unwrap_err().to_string();
         assert!(error.contains("password") && error.contains("quotes") && !error.contains("1234567"), "{error}");
     }
 

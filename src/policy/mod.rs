@@ -4,6 +4,7 @@
 //! run it in its own time.
 
 pub mod breaker;
+pub mod fallback;
 pub mod hold;
 mod instant;
 pub mod outage;

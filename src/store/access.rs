@@ -8,7 +8,7 @@ use super::sqlstate::Meaning;
 /// What a role is to call-budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Acquires, reports a pushback, asks for a fence, reads the status.
+    /// Acquires, reports a pushback, asks for a fence, shows its breakers, reads the status.
     Client,
     /// A client that may also change settings.
     Admin,
@@ -91,8 +91,9 @@ fn grants(role: &str, access: Access) -> String {
          REVOKE ALL ON ALL TABLES IN SCHEMA call_budget FROM {role};
          REVOKE ALL ON SCHEMA call_budget FROM {role};
          GRANT USAGE ON SCHEMA call_budget TO {role};
-         GRANT SELECT ON call_budget.call_budget_status, call_budget.call_budget_class_status TO {role};
+         GRANT SELECT ON call_budget.{} TO {role};
          GRANT EXECUTE ON FUNCTION call_budget.{} TO {role};",
+        VIEWS.join(", call_budget."),
         functions.join(", call_budget.")
     )
 }
@@ -123,7 +124,14 @@ fn quoted(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 
-const CLIENT_FUNCTIONS: &[&str] = &["call_budget_acquire", "call_budget_report_pushback", "call_budget_request_fence"];
+const CLIENT_FUNCTIONS: &[&str] = &[
+    "call_budget_acquire",
+    "call_budget_report_pushback",
+    "call_budget_request_fence",
+    "call_budget_publish_breakers",
+];
+
+const VIEWS: &[&str] = &["call_budget_status", "call_budget_class_status", "call_budget_breaker_status"];
 
 const ADMIN_FUNCTIONS: &[&str] = &[
     "call_budget_set",

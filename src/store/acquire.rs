@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
 
 use super::answer::{Breach, Columns};
+use super::breakers::Snapshot;
 use super::pool::Pool;
 use super::session::{Opener, Session};
-use super::{Answer, Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError};
+use super::{Answer, Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError, breakers};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Connection, Settings, SettingsError};
 use crate::policy::Instant;
@@ -17,6 +18,8 @@ use crate::policy::stage::Stage;
 
 const ACQUIRE: &str = "SELECT * FROM call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6)";
 const REQUEST_FENCE: &str = "SELECT call_budget.call_budget_request_fence($1)";
+const REPORT_PUSHBACK: &str = "SELECT call_budget.call_budget_report_pushback($1, $2, $3)";
+const PUBLISH_BREAKERS: &str = "SELECT call_budget.call_budget_publish_breakers($1, $2::text::jsonb)";
 
 /// The store on PostgreSQL.
 pub struct PostgresStore<C: Clock = SystemClock> {
@@ -72,9 +75,39 @@ impl<C: Clock> Store for PostgresStore<C> {
     async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
         let borrowed = self.pool.get(progress).await?;
         progress.enter(Stage::Query);
-        let fenced = request_fence(borrowed.session(), budget).await?;
+        let fenced = single(borrowed.session(), REQUEST_FENCE, &[(&budget, Type::TEXT)]).await?;
         borrowed.give_back();
         Ok(fenced)
+    }
+
+    async fn report_pushback(
+        &self,
+        budget: &str,
+        duration: Duration,
+        reason: &str,
+        progress: &Arc<Progress>,
+    ) -> Result<Duration, StoreError> {
+        let borrowed = self.pool.get(progress).await?;
+        progress.enter(Stage::Query);
+        let (duration_us, reason) = (micros(duration), breakers::one_line(reason));
+        let arguments: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&budget, Type::TEXT), (&duration_us, Type::INT8), (&reason, Type::TEXT)];
+        let left_us = single(borrowed.session(), REPORT_PUSHBACK, &arguments).await;
+        borrowed.give_back_unless_doubtful(left_us).map(duration_of)
+    }
+
+    async fn publish(
+        &self,
+        process: i64,
+        snapshots: &[Snapshot],
+        progress: &Arc<Progress>,
+    ) -> Result<Duration, StoreError> {
+        let borrowed = self.pool.get(progress).await?;
+        progress.enter(Stage::Query);
+        let breakers = breakers::in_json(snapshots, self.clock.wall());
+        let arguments: [(&(dyn ToSql + Sync), Type); 2] = [(&process, Type::INT8), (&breakers, Type::TEXT)];
+        let wait_us = single(borrowed.session(), PUBLISH_BREAKERS, &arguments).await;
+        borrowed.give_back_unless_doubtful(wait_us).map(duration_of)
     }
 }
 
@@ -91,9 +124,14 @@ pub(super) async fn probe<C: Clock>(session: &Session, clock: &C, stage: Stage) 
     query(session, clock, &ask, stage).await
 }
 
-async fn request_fence(session: &Session, budget: &str) -> Result<bool, StoreError> {
+/// The one value that the statement answers.
+async fn single<T: FromSqlOwned>(
+    session: &Session,
+    statement: &str,
+    arguments: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<T, StoreError> {
     let failed = |error| session.failed(Stage::Query, error);
-    let rows = run(session, REQUEST_FENCE, &[(&budget, Type::TEXT)]).await.map_err(failed)?;
+    let rows = run(session, statement, arguments).await.map_err(failed)?;
     match &rows[..] {
         [row] => row.try_get(0).map_err(failed),
         _ => Err(breached(Stage::Query, &Breach::Nonsense("not exactly one row"))),
@@ -102,7 +140,7 @@ async fn request_fence(session: &Session, budget: &str) -> Result<bool, StoreErr
 
 async fn query<C: Clock>(session: &Session, clock: &C, ask: &Ask, stage: Stage) -> Result<Reply, StoreError> {
     let costs: Vec<i32> = ask.costs.iter().map(|cost| i32::try_from(*cost).unwrap_or(i32::MAX)).collect();
-    let patience_us = i64::try_from(ask.patience.as_micros()).unwrap_or(i64::MAX);
+    let patience_us = micros(ask.patience);
     let arguments: [(&(dyn ToSql + Sync), Type); 6] = [
         (&&*ask.budget, Type::TEXT),
         (&&*ask.class, Type::TEXT),
@@ -168,6 +206,15 @@ fn decode(rows: &[tokio_postgres::Row], ask: &Ask) -> Result<Answer, Breach> {
         })
     };
     columns().map_err(|_| Breach::Nonsense("a column has another type"))?.checked(ask)
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What is left of something; nothing where it is over.
+fn duration_of(us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(us).unwrap_or_default())
 }
 
 fn breached(stage: Stage, breach: &Breach) -> StoreError {

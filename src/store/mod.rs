@@ -35,6 +35,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_postgres::error::Severity;
+
+use self::breakers::Snapshot;
 use crate::policy::Instant;
 use crate::policy::stage::Stage;
 
@@ -62,6 +65,29 @@ pub trait Store: Send + Sync + 'static {
     /// Asks for a fence of the budget, on behalf of a caller who saw the store's clock step. False where the store will
     /// not, since the budget had one within 10 s of its clock.
     fn fence(&self, budget: &str, progress: &Arc<Progress>) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// The vendor said "too many": no slot of the budget starts within `duration` (60 s at most), whoever asks. Repeated
+    /// reports come to their maximum, never their sum; `reason` is for people. Answers the time left.
+    fn report_pushback(
+        &self,
+        budget: &str,
+        duration: Duration,
+        reason: &str,
+        progress: &Arc<Progress>,
+    ) -> impl Future<Output = Result<Duration, StoreError>> + Send;
+
+    /// Shows people what the breakers of `process` (63 random bits) look like, instead of what it showed before. Answers
+    /// zero where it was taken, else how long until it would be: once a second. It decides nothing, so a store that shows
+    /// nothing to anybody need not take it.
+    fn publish(
+        &self,
+        process: i64,
+        snapshots: &[Snapshot],
+        progress: &Arc<Progress>,
+    ) -> impl Future<Output = Result<Duration, StoreError>> + Send {
+        let _ = (process, snapshots, progress);
+        async { Ok(Duration::ZERO) }
+    }
 }
 
 /// One lane's question.
@@ -138,8 +164,17 @@ impl StoreError {
 
     /// Why the database said no, where it did.
     pub fn meaning(&self) -> Option<sqlstate::Meaning> {
-        let driver = self.source.as_deref()?.downcast_ref::<tokio_postgres::Error>()?;
-        driver.code().map(|code| sqlstate::Meaning::of(code.code()))
+        self.driver()?.code().map(|code| sqlstate::Meaning::of(code.code()))
+    }
+
+    /// The server refused the statement and goes on: the session is as good as before.
+    fn is_answer(&self) -> bool {
+        let refusal = self.driver().and_then(tokio_postgres::Error::as_db_error);
+        refusal.is_some_and(|refusal| refusal.parsed_severity() == Some(Severity::Error))
+    }
+
+    fn driver(&self) -> Option<&tokio_postgres::Error> {
+        self.source.as_deref()?.downcast_ref()
     }
 }
 

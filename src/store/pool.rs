@@ -73,6 +73,15 @@ impl<C: Clock> Borrowed<C> {
     pub fn give_back(mut self) {
         self.session = None;
     }
+
+    /// As [`Borrowed::give_back`] where the call was answered, a refusal included. For calls whose failing is not to cost
+    /// others their sessions.
+    pub fn give_back_unless_doubtful<T>(self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        if outcome.as_ref().err().is_none_or(StoreError::is_answer) {
+            self.give_back();
+        }
+        outcome
+    }
 }
 
 impl<C: Clock> Drop for Borrowed<C> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -92,6 +92,63 @@ pub struct Snapshot {
     pub age_us: Option<i64>,
 }
 
+/// What processes show of their breakers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Breakers {
+    /// By name; those that have something to tell while they are not closed, and for an hour after.
+    Shown(Vec<Breaker>),
+    /// The schema is older.
+    NotInSchema,
+    /// This role may not see them.
+    NotPermitted,
+}
+
+/// A breaker of one process, as it was `age_us` ago. What is left of something is reckoned to now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Breaker {
+    pub breaker: String,
+    /// 63 random bits of the process, in hexadecimal.
+    pub process: String,
+    /// Empty where its sessions give none.
+    pub application_name: String,
+    pub state: String,
+    pub why: String,
+    /// Until something can change.
+    pub retry_us: Option<i64>,
+    pub rung: i32,
+    /// Parts per million of the last outcomes; none where no rule asks, or too few to say.
+    pub failure_rate_ppm: Option<i32>,
+    pub slow_rate_ppm: Option<i32>,
+    pub calls: i64,
+    pub successes: i64,
+    pub failures: i64,
+    pub rejected: i64,
+    pub episode: Option<Episode>,
+    pub holds: Vec<Hold>,
+    pub age_us: i64,
+    /// Older than 60 s: it says what was.
+    pub stale: bool,
+}
+
+/// From the first trip to proven recovery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Episode {
+    pub age_us: i64,
+    /// As of when it was told.
+    pub total_open_us: i64,
+    pub reopen_count: i32,
+    pub probe_count: i32,
+    pub cause: String,
+}
+
+/// What is refused although the breaker lets it pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    pub scope: String,
+    pub why: String,
+    pub left_us: i64,
+}
+
 /// All budgets by name, or the one of that name.
 pub async fn budgets(operation: &Operation<'_>, name: Option<&str>) -> Result<Vec<Budget>, OperationError> {
     let rows = operation
@@ -120,6 +177,32 @@ pub async fn classes(operation: &Operation<'_>, budget: Option<&str>) -> Result<
         )
         .await?;
     Ok(rows.iter().map(class).collect())
+}
+
+/// What processes show of their breakers, where the schema knows of it and this role may see it.
+pub async fn breakers(operation: &Operation<'_>) -> Result<Breakers, OperationError> {
+    let view = operation
+        .rows(
+            "SELECT has_table_privilege(oid, 'SELECT') FROM pg_class
+              WHERE relnamespace = 'call_budget'::regnamespace AND relname = 'call_budget_breaker_status'",
+            &[],
+        )
+        .await?;
+    match view.first().map(|view| view.get(0)) {
+        None => return Ok(Breakers::NotInSchema),
+        Some(false) => return Ok(Breakers::NotPermitted),
+        Some(true) => {}
+    }
+    let rows = operation
+        .rows(
+            "SELECT breaker, process, application_name, state, why, retry_us, rung, failure_rate_ppm, slow_rate_ppm, calls,
+                    successes, failures, rejected, episode_age_us, total_open_us, reopen_count, probe_count, cause,
+                    holds::text AS holds, age_us, stale
+               FROM call_budget.call_budget_breaker_status ORDER BY breaker, application_name, process",
+            &[],
+        )
+        .await?;
+    Ok(Breakers::Shown(rows.iter().map(breaker).collect()))
 }
 
 /// The server, as far as this role may see it.
@@ -203,5 +286,34 @@ fn class(row: &Row) -> Class {
         waiting_lanes: row.get("waiting_lanes"),
         waiting_units: row.get("waiting_units"),
         last_slot_age_us: row.get("last_slot_age_us"),
+    }
+}
+
+fn breaker(row: &Row) -> Breaker {
+    let episode = |age_us| Episode {
+        age_us,
+        total_open_us: row.get("total_open_us"),
+        reopen_count: row.get("reopen_count"),
+        probe_count: row.get("probe_count"),
+        cause: row.get("cause"),
+    };
+    Breaker {
+        breaker: row.get("breaker"),
+        process: format!("{:016x}", row.get::<_, i64>("process")),
+        application_name: row.get("application_name"),
+        state: row.get("state"),
+        why: row.get("why"),
+        retry_us: row.get("retry_us"),
+        rung: row.get("rung"),
+        failure_rate_ppm: row.get("failure_rate_ppm"),
+        slow_rate_ppm: row.get("slow_rate_ppm"),
+        calls: row.get("calls"),
+        successes: row.get("successes"),
+        failures: row.get("failures"),
+        rejected: row.get("rejected"),
+        episode: row.get::<_, Option<i64>>("episode_age_us").map(episode),
+        holds: serde_json::from_str(row.get("holds")).expect("the view makes this list itself"),
+        age_us: row.get("age_us"),
+        stale: row.get("stale"),
     }
 }

@@ -235,6 +235,17 @@ impl<C: Clock> Store for Script<C> {
         self.0.fences.fetch_add(i64::from(fenced), Ordering::SeqCst);
         Ok(fenced)
     }
+
+    async fn report_pushback(
+        &self,
+        _: &str,
+        duration: Duration,
+        _: &str,
+        progress: &Arc<Progress>,
+    ) -> Result<Duration, StoreError> {
+        progress.enter(Stage::Query);
+        Ok(duration)
+    }
 }
 
 fn failure(stage: Stage, kind: Failing) -> StoreError {

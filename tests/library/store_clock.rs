@@ -42,6 +42,16 @@ impl<S: Store> Store for Moved<S> {
     async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
         self.store.fence(budget, progress).await
     }
+
+    async fn report_pushback(
+        &self,
+        budget: &str,
+        duration: Duration,
+        reason: &str,
+        progress: &Arc<Progress>,
+    ) -> Result<Duration, StoreError> {
+        self.store.report_pushback(budget, duration, reason, progress).await
+    }
 }
 
 type Process = CallBudget<SystemClock, Moved<PostgresStore>>;
@@ -193,6 +203,16 @@ impl Store for Apart {
 
     async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
         self.store.fence(budget, progress).await
+    }
+
+    async fn report_pushback(
+        &self,
+        budget: &str,
+        duration: Duration,
+        reason: &str,
+        progress: &Arc<Progress>,
+    ) -> Result<Duration, StoreError> {
+        self.store.report_pushback(budget, duration, reason, progress).await
     }
 }
 
@@ -442,6 +462,16 @@ impl Store for Deaf {
 
     async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
         self.0.fence(budget, progress).await
+    }
+
+    async fn report_pushback(
+        &self,
+        budget: &str,
+        duration: Duration,
+        reason: &str,
+        progress: &Arc<Progress>,
+    ) -> Result<Duration, StoreError> {
+        self.0.report_pushback(budget, duration, reason, progress).await
     }
 }
 

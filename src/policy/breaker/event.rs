@@ -49,6 +49,19 @@ pub enum Cause {
     NoEvidence,
 }
 
+impl Cause {
+    /// For people, in a few words.
+    pub const fn as_words(self) -> &'static str {
+        match self {
+            Cause::Streak => "bad ones in a row",
+            Cause::Rate => "the rate of bad ones",
+            Cause::Slow => "the rate of slow ones",
+            Cause::Probe => "a probe failed",
+            Cause::NoEvidence => "probes without evidence",
+        }
+    }
+}
+
 /// One episode, from the first trip to proven recovery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::event::Cause;
+use super::{Breaker, Hand, Mode, Moment, State};
 use crate::policy::{Instant, Wall};
 
 /// What there is to see of a breaker.
@@ -61,6 +62,60 @@ impl Shown {
             Shown::ForcedOpen => "forced_open",
             Shown::Bypass => "bypass",
             Shown::Observe => "observe",
+        }
+    }
+}
+
+impl Breaker {
+    /// What there is to see: what the next call would find. Changes nothing.
+    pub fn view(&self, at: Moment) -> View {
+        let mut seen = self.clone();
+        let at = seen.forward(at);
+        seen.tend(at);
+        seen.count_time(at.now);
+        let shown = seen.shown(at);
+        // A call of nobody's, which may probe.
+        let obstacle = seen.obstacle(at, u64::MAX, true);
+        View {
+            shown,
+            failure_rate: seen.trip.failure_rate(at.now),
+            slow_rate: seen.trip.slow_rate(at.now),
+            streak: seen.trip.streak.count(),
+            calls: seen.counts.successes + seen.counts.failures,
+            successes: seen.counts.successes,
+            failures: seen.counts.failures,
+            rejected: seen.counts.rejected,
+            stale: seen.counts.stale,
+            why: seen.why(shown),
+            retry_at: obstacle.map(|refusal| refusal.retry_at),
+            rung: seen.schedule.rung(),
+            epoch: seen.epoch,
+            episode: seen.episode.as_ref().map(|episode| episode.view()),
+        }
+    }
+
+    fn shown(&self, at: Moment) -> Shown {
+        match (self.hand(), &self.state) {
+            (Some(Hand::ForceOpen), _) => Shown::ForcedOpen,
+            (Some(Hand::Bypass), _) => Shown::Bypass,
+            (Some(Hand::Observe), _) => Shown::Observe,
+            _ if self.stretch.mode == Some(Mode::Closed) => Shown::Held,
+            (None, State::Closed) => Shown::Closed,
+            (None, State::Open(open)) if open.until > at.now => Shown::Open,
+            (None, State::Open(open)) if open.round.out() > 0 => Shown::Probing,
+            (None, State::Open(_)) => Shown::ProbeDue,
+        }
+    }
+
+    fn why(&self, shown: Shown) -> String {
+        match (shown, &self.by_hand, &self.state) {
+            (_, Some(in_force), _) => format!("{}: {}", in_force.order.who, in_force.order.why),
+            (Shown::Held, _, _) => "a closed window of the calendar".to_owned(),
+            (_, _, State::Closed) => String::new(),
+            (_, _, State::Open(open)) => {
+                let after_window = "a closed window has passed: a probe goes first";
+                open.cause.map_or(after_window, Cause::as_words).to_owned()
+            }
         }
     }
 }

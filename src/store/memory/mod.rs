@@ -191,10 +191,27 @@ impl<C: Clock> Store for MemoryStore<C> {
         progress.enter(Stage::Query);
         let now_us = store_us(self.clock.now());
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        budgets.get_mut(budget).map(|budget| budget.request_fence(now_us)).ok_or_else(|| {
-            StoreError::new(Stage::Query, Failing::Unavailable, format!("there is no budget \"{budget}\""))
-        })
+        budgets.get_mut(budget).map(|budget| budget.request_fence(now_us)).ok_or_else(|| no_budget(budget))
     }
+
+    async fn report_pushback(
+        &self,
+        budget: &str,
+        duration: Duration,
+        _reason: &str,
+        progress: &Arc<Progress>,
+    ) -> Result<Duration, StoreError> {
+        progress.enter(Stage::Query);
+        let now_us = store_us(self.clock.now());
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = budgets.get_mut(budget).ok_or_else(|| no_budget(budget))?;
+        let left_us = budget.push_back(micros(duration), 60_000_000, now_us);
+        Ok(Duration::from_micros(u64::try_from(left_us).unwrap_or_default()))
+    }
+}
+
+fn no_budget(name: &str) -> StoreError {
+    StoreError::new(Stage::Query, Failing::Unavailable, format!("there is no budget \"{name}\""))
 }
 
 fn store_us(now: Instant) -> i64 {

@@ -1,0 +1,81 @@
+//! What stands in front of the budget: surfaces, breakers, holds, tokens.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use super::board::Board;
+use super::tending::Tending;
+use super::throttled::Throttled;
+use super::tokens::Tokens;
+use crate::breaker::Breaker;
+use crate::clock::Clock;
+use crate::config::surfaces::{Surface, Surfaces};
+use crate::config::{Settings, SettingsError};
+use crate::publisher::Publisher;
+use crate::store::Store;
+
+pub(crate) struct Front<C: Clock, S: Store> {
+    pub(super) surfaces: Surfaces,
+    pub(super) board: Arc<Board<C>>,
+    pub(super) tokens: Tokens<C, S>,
+    pub(super) throttled: Throttled,
+    publisher: Option<Publisher>,
+    tending: Arc<Tending>,
+}
+
+impl<C: Clock, S: Store> Front<C, S> {
+    /// `store`, with the bound of one call to it: where people look at the breakers of all processes.
+    ///
+    /// # Errors
+    /// Surfaces that cannot be, by name and with the way out.
+    pub fn new(settings: &Settings, clock: &C, store: Option<(&Arc<S>, Duration)>) -> Result<Self, SettingsError> {
+        let surfaces = Surfaces::of(settings)?;
+        let seen = Arc::<OnceLock<Weak<Board<C>>>>::default();
+        let publisher = store.map(|(store, store_call)| {
+            let seen = Arc::clone(&seen);
+            let look = move || seen.get().and_then(Weak::upgrade).map(|board| board.snapshots()).unwrap_or_default();
+            Publisher::new(clock.clone(), Arc::clone(store), store_call, look)
+        });
+        let tending = Arc::<Tending>::default();
+        let mut breakers = BTreeMap::<Arc<str>, (Breaker<C>, Vec<Arc<Surface>>)>::new();
+        for surface in surfaces.iter() {
+            let Some((name, rules)) = &surface.breaker else {
+                continue;
+            };
+            if let Some((_, sharing)) = breakers.get_mut(name) {
+                sharing.push(Arc::clone(surface));
+                continue;
+            }
+            let (publisher, tending, seen) = (publisher.clone(), Arc::clone(&tending), Arc::clone(&seen));
+            let changed = move || {
+                if let Some(board) = seen.get() {
+                    tending.begin(board);
+                }
+                if let Some(publisher) = &publisher {
+                    publisher.changed();
+                }
+            };
+            let breaker = Breaker::build(Arc::clone(name), rules.clone(), clock.clone(), Some(Box::new(changed)))?;
+            breakers.insert(Arc::clone(name), (breaker, vec![Arc::clone(surface)]));
+        }
+        let board = Arc::new(Board::new(clock.clone(), breakers));
+        // Nobody else knows it yet, so it is empty.
+        let _ = seen.set(Arc::downgrade(&board));
+        let (tokens, throttled) = (Tokens::default(), Throttled::default());
+        Ok(Self { surfaces, board, tokens, throttled, publisher, tending })
+    }
+
+    /// What is held has changed: people may want to see it.
+    pub(super) fn changed(&self) {
+        if let Some(publisher) = &self.publisher {
+            publisher.changed();
+        }
+    }
+}
+
+impl<C: Clock, S: Store> Drop for Front<C, S> {
+    fn drop(&mut self) {
+        self.tending.end();
+    }
+}

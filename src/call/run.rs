@@ -1,0 +1,373 @@
+//! One call, over all its attempts.
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::Attempt;
+use super::tokens::Issued;
+use super::{Answer, Answered, CallError, CallOptions, Credential, Failed};
+use crate::breaker::{self, Breaker, Pass};
+use crate::clock::Clock;
+use crate::config::surfaces::Surface;
+use crate::coordinator::{CallBudget, Options};
+use crate::permit::{Permit, Sending};
+use crate::policy::Instant;
+use crate::policy::breaker::{Caller, Counted, Outcome, Refusal};
+use crate::policy::hold::{Holder, Trial};
+use crate::policy::verdict::{Action, Broken, Finding, Verdict};
+use crate::store::Store;
+use crate::vendor::Ended;
+
+/// A call on its way.
+pub(super) struct Call<'a, C: Clock, S: Store> {
+    budgets: &'a CallBudget<C, S>,
+    surface: Arc<Surface>,
+    breaker: Option<Breaker<C>>,
+    credential: &'a Credential,
+    who: Holder,
+    caller: Caller,
+    class: Arc<str>,
+    cost: u32,
+    idempotent: bool,
+    /// Of all waits together.
+    deadline: Instant,
+    /// Begun so far.
+    attempts: u32,
+    /// Of these, the ones that the rule for retries counts.
+    failed: u32,
+    refreshed: bool,
+    outcome_unknown: bool,
+}
+
+/// Everything that one attempt needs. Dropping it gives all of it back, the slot aside.
+struct Ready<'a, C: Clock, S: Store> {
+    trial: OnTrial<'a, C, S>,
+    pass: Option<Pass<C>>,
+    token: Option<Issued>,
+    permit: Permit<C>,
+}
+
+/// An attempt under way. Dropping it gives all of it back, the slot aside.
+struct Underway<'a, C: Clock, S: Store> {
+    trial: OnTrial<'a, C, S>,
+    pass: OnPass<C>,
+    token: Option<Issued>,
+    sending: Sending,
+    began: Instant,
+}
+
+/// How an attempt ended that had begun.
+type Ending<A> = Result<A, (Broken, Box<dyn Error + Send + Sync>)>;
+/// What a call has come to so far.
+type Outcomes<A> = Result<Answered<A>, CallError>;
+
+impl<'a, C: Clock, S: Store> Call<'a, C, S> {
+    pub fn new(
+        budgets: &'a CallBudget<C, S>,
+        surface: &str,
+        credential: &'a Credential,
+        options: CallOptions,
+    ) -> Result<Self, CallError> {
+        let front = budgets.front();
+        let Some(surface) = front.surfaces.get(surface).map(Arc::clone) else {
+            return Err(CallError::UnknownSurface(surface.to_owned()));
+        };
+        let CallOptions { class, cost, max_wait, idempotent } = options;
+        let class = class.unwrap_or_else(|| Arc::clone(&surface.class));
+        let breaker = surface.breaker.as_ref().and_then(|(name, _)| front.board.breaker(name)).cloned();
+        let who = Holder {
+            account: Arc::clone(&surface.account),
+            surface: Arc::clone(&surface.name),
+            token_surface: surface.token_surface.clone(),
+            credential: Arc::clone(&credential.label),
+            revision: credential.revision,
+        };
+        let may_probe = front.surfaces.may_probe(&class);
+        Ok(Self {
+            budgets,
+            breaker,
+            credential,
+            who,
+            caller: Caller { call: breaker::next_call(), may_probe, starts_now: false },
+            class,
+            cost,
+            idempotent: idempotent.unwrap_or(surface.idempotent),
+            deadline: budgets.clock().now() + max_wait.unwrap_or(budgets.max_wait()),
+            attempts: 0,
+            failed: 0,
+            refreshed: false,
+            outcome_unknown: false,
+            surface,
+        })
+    }
+
+    pub async fn run<A, F, Fut>(mut self, mut request: F) -> Outcomes<A>
+    where
+        A: Answer + Send,
+        F: FnMut(Attempt) -> Fut + Send,
+        Fut: Future<Output = Result<A, Failed>> + Send,
+    {
+        let mut so_far = None;
+        loop {
+            let ready = match self.ready().await {
+                Ok(ready) => ready,
+                // Once something was sent, what came of it says more than why it is not sent again.
+                Err(refused) => return so_far.unwrap_or(Err(refused)),
+            };
+            // From here to the first poll of the request nothing waits: the window is open now.
+            let Some(underway) = self.begin(ready) else {
+                continue;
+            };
+            let timeout = underway.began + self.surface.attempt_timeout;
+            let sent = self.budgets.clock().until(timeout, request(underway.pass.attempt.clone())).await;
+            let ending = match sent {
+                Some(Ok(answer)) => Ok(answer),
+                Some(Err(Failed::Broken { how, source })) => Err((how, source)),
+                Some(Err(ours @ Failed::NotSent(_))) => {
+                    // The time that it took says nothing of the vendor either.
+                    underway.pass.attempt.heard();
+                    return so_far.unwrap_or_else(|| Err(self.failure(None, ours)));
+                }
+                None => Err((Broken::TimedOut, timed_out(&self.surface))),
+            };
+            let (outcomes, wait) = self.ended(underway, ending);
+            let Some(at) = wait.map(|wait| self.budgets.clock().now() + wait).filter(|at| *at <= self.deadline) else {
+                return outcomes;
+            };
+            so_far = Some(outcomes);
+            if wait != Some(Duration::ZERO) {
+                self.budgets.clock().sleep_until(at).await;
+            }
+        }
+    }
+
+    /// Holds, breaker, token, slot: what may refuse for nothing goes first.
+    async fn ready(&self) -> Result<Ready<'a, C, S>, CallError> {
+        let trial = self.unheld()?;
+        let mut pass = self.admit()?;
+        let token = self.token().await?;
+        let permit = self.slot(&mut pass).await?;
+        Ok(Ready { trial, pass, token, permit })
+    }
+
+    fn unheld(&self) -> Result<OnTrial<'a, C, S>, CallError> {
+        let (budgets, now) = (self.budgets, self.budgets.clock().now());
+        let admitted = budgets.front().board.holds().admit(now, &self.who);
+        match admitted {
+            Ok(trial) => Ok(OnTrial { budgets, who: self.who.clone(), trial: Some(trial) }),
+            Err(held) => {
+                budgets.tally().refused_by_hold.add(1);
+                let (surface, retry_after) = (Arc::clone(&self.surface.name), held.until.saturating_since(now));
+                Err(CallError::Held { surface, scope: held.scope, why: held.why, retry_after })
+            }
+        }
+    }
+
+    fn admit(&self) -> Result<Option<Pass<C>>, CallError> {
+        let Some(breaker) = &self.breaker else {
+            return Ok(None);
+        };
+        breaker.admit_as(self.caller).map(Some).map_err(|Refusal { reason, retry_at }| {
+            self.budgets.tally().refused_by_breaker.add(1);
+            let retry_after = retry_at.saturating_since(self.budgets.clock().now());
+            CallError::CircuitOpen { surface: Arc::clone(&self.surface.name), reason, retry_after }
+        })
+    }
+
+    async fn token(&self) -> Result<Option<Issued>, CallError> {
+        let tokens = &self.budgets.front().tokens;
+        let Some(surface) = self.token_surface() else {
+            return Ok(None);
+        };
+        let longest = self.budgets.longest_fetch(surface);
+        match tokens.get(self.budgets, surface, self.credential, self.deadline, longest).await {
+            Ok(token) => Ok(Some(token)),
+            Err(source) => Err(CallError::Token { surface: Arc::clone(&self.surface.name), source }),
+        }
+    }
+
+    /// The surface that issues its tokens, where somebody fetches them.
+    fn token_surface(&self) -> Option<&Arc<str>> {
+        let surface = self.surface.token_surface.as_ref()?;
+        self.budgets.front().tokens.source(surface).map(|_| surface)
+    }
+
+    /// A slot. Whoever waits for one learns at once that the breaker has changed: then the pass in hand is worth nothing,
+    /// and there is a new one or there is none.
+    async fn slot(&self, pass: &mut Option<Pass<C>>) -> Result<Permit<C>, CallError> {
+        let now = self.budgets.clock().now();
+        let options = Options { cost: self.cost, max_wait: Some(self.deadline.saturating_since(now)) };
+        let mut slot = pin!(self.budgets.acquire_with(&self.surface.budget, &self.class, options));
+        loop {
+            let (Some(breaker), Some(in_hand)) = (&self.breaker, &*pass) else {
+                return slot.await.map_err(CallError::Budget);
+            };
+            tokio::select! {
+                biased;
+                permit = &mut slot => return permit.map_err(CallError::Budget),
+                () = breaker.outdates(in_hand) => {}
+            }
+            // Given back first: it may be the probe that the next admission needs.
+            drop(pass.take());
+            *pass = self.admit()?;
+        }
+    }
+
+    /// The attempt begins, unless pass or window is over.
+    fn begin(&mut self, ready: Ready<'a, C, S>) -> Option<Underway<'a, C, S>> {
+        let Ready { trial, mut pass, token, permit } = ready;
+        let nonce = permit.nonce();
+        // The window first: a probe that the breaker saw begin counts as one.
+        let sending = permit.start_if(|| pass.as_mut().is_none_or(|pass| pass.sending().is_ok())).ok()?;
+        self.attempts += 1;
+        self.budgets.tally().attempts.add(1);
+        let attempt = Attempt::new(self.attempts, token.as_ref().map(|token| Arc::clone(&token.value)), nonce);
+        let pass = OnPass { pass, attempt };
+        Some(Underway { trial, pass, token, sending, began: self.budgets.clock().now() })
+    }
+
+    /// Classifies and settles; what the call has come to, and how long to wait before another attempt.
+    fn ended<A: Answer>(&mut self, underway: Underway<'a, C, S>, ending: Ending<A>) -> (Outcomes<A>, Option<Duration>) {
+        let clock = self.budgets.clock();
+        let elapsed = clock.now().saturating_since(underway.began);
+        let (mut finding, retry_after) = judged(&self.surface, &ending, clock);
+        let refresh = self.refresh(&underway, &mut finding);
+        self.settle(underway, &finding, elapsed, retry_after);
+        let on_its_way = matches!(ending, Err((Broken::Interrupted | Broken::TimedOut, _)));
+        self.outcome_unknown |= finding.outcome_unknown || on_its_way;
+        let wait = if refresh {
+            Some(Duration::ZERO)
+        } else {
+            self.failed += 1;
+            let broken = ending.as_ref().err().map(|(how, _)| *how);
+            let retry = self.surface.retry.as_ref();
+            retry.and_then(|retry| retry.next(self.failed, &finding, broken, self.idempotent, retry_after))
+        };
+        let outcomes = match ending {
+            Ok(answer) => Ok(Answered { answer, finding, attempts: self.attempts, elapsed }),
+            Err((how, source)) => {
+                finding.outcome_unknown = self.outcome_unknown;
+                Err(self.failure(Some(finding), Failed::Broken { how, source }))
+            }
+        };
+        (outcomes, wait)
+    }
+
+    fn failure(&self, finding: Option<Finding>, source: Failed) -> CallError {
+        CallError::Failed { surface: Arc::clone(&self.surface.name), finding, attempts: self.attempts, source }
+    }
+
+    /// Whether there is to be one more attempt with a new token: once a call. Where there is not, the credential is held.
+    fn refresh(&mut self, underway: &Underway<'a, C, S>, finding: &mut Finding) -> bool {
+        if finding.action != Action::RefreshToken {
+            return false;
+        }
+        if let (Some(token), Some(surface)) = (&underway.token, self.token_surface()) {
+            self.budgets.front().tokens.failed(surface, self.credential, token);
+            if !std::mem::replace(&mut self.refreshed, true) {
+                return true;
+            }
+        }
+        finding.action = Action::HoldCredentialUntilChanged;
+        false
+    }
+
+    fn settle(
+        &self,
+        underway: Underway<'a, C, S>,
+        finding: &Finding,
+        elapsed: Duration,
+        retry_after: Option<Duration>,
+    ) {
+        let (front, tally) = (self.budgets.front(), self.budgets.tally());
+        let Underway { mut trial, mut pass, sending, .. } = underway;
+        // The whole answer is in: the class's place is free.
+        drop(sending);
+        match finding.verdict {
+            Verdict::Good => &tally.verdicts_good,
+            Verdict::Bad => &tally.verdicts_bad,
+            Verdict::None => &tally.verdicts_none,
+        }
+        .add(1);
+        trial.end(Some(finding));
+        let asked_for = match (finding.verdict, finding.action) {
+            (Verdict::Bad, Action::HoldSurface(hold)) => retry_after.max(Some(hold)),
+            (Verdict::Bad, _) => retry_after,
+            _ => None,
+        };
+        let outcome = Outcome { verdict: finding.verdict, elapsed: Some(elapsed), retry_after: asked_for };
+        if pass.pass.take().map(|pass| pass.settle_with(outcome)) == Some(Counted::Stale) {
+            tally.stale.add(1);
+        }
+        let pushback = match finding.action {
+            Action::PushBack(by) => {
+                let reason = finding.code.clone().unwrap_or_else(|| "no code".into());
+                self.budgets.push_back(&self.surface.budget, by, reason);
+                Some(by)
+            }
+            _ => None,
+        };
+        if finding.throttled {
+            front.throttled.count(&self.surface.name, finding.code.as_ref(), pushback);
+        }
+        if !matches!(finding.action, Action::Nothing | Action::PushBack(_) | Action::RefreshToken) {
+            front.changed();
+        }
+    }
+}
+
+/// What the vendor's table says, and what its Retry-After asks for.
+fn judged<A: Answer>(surface: &Surface, ending: &Ending<A>, clock: &impl Clock) -> (Finding, Option<Duration>) {
+    let header = |name: &str| ending.as_ref().ok().and_then(|answer| answer.header(name));
+    let ended = match ending {
+        Ok(answer) => Ended::Answer { status: answer.status(), header: &header, body: answer.body() },
+        Err((how, _)) => Ended::Broken(*how),
+    };
+    let wall = clock.wall();
+    (surface.vendor.classify(&ended, wall), surface.vendor.retry_after(&ended, wall))
+}
+
+fn timed_out(surface: &Surface) -> Box<dyn Error + Send + Sync> {
+    format!("no whole answer within {:?}: see attempt_timeout of its surface", surface.attempt_timeout).into()
+}
+
+/// A pass on which an attempt is made. Dropping it says of the vendor what is known.
+struct OnPass<C: Clock> {
+    pass: Option<Pass<C>>,
+    attempt: Attempt,
+}
+
+impl<C: Clock> Drop for OnPass<C> {
+    fn drop(&mut self) {
+        if let Some(pass) = &self.pass
+            && self.attempt.was_heard()
+        {
+            pass.heard();
+        }
+    }
+}
+
+/// A call that the holds let through. Dropping it frees its place, if it is the one that tries.
+struct OnTrial<'a, C: Clock, S: Store> {
+    budgets: &'a CallBudget<C, S>,
+    who: Holder,
+    trial: Option<Trial>,
+}
+
+impl<C: Clock, S: Store> OnTrial<'_, C, S> {
+    fn end(&mut self, finding: Option<&Finding>) {
+        if let Some(trial) = self.trial.take() {
+            let now = self.budgets.clock().now();
+            self.budgets.front().board.holds().settle(now, &self.who, trial, finding);
+        }
+    }
+}
+
+impl<C: Clock, S: Store> Drop for OnTrial<'_, C, S> {
+    fn drop(&mut self) {
+        self.end(None);
+    }
+}

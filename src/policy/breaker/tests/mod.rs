@@ -1,0 +1,4 @@
+//! What the machine promises, each promise a test.
+
+mod probes;
+mod world;
