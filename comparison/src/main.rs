@@ -60,7 +60,7 @@ fn fails(kind: &dyn Kind, cell: &Cell) -> bool {
 /// The scenario's cell, from a run in which the machine was not away for long: real waits are short here.
 fn undisturbed(scenario: &Scenario, kind: &dyn Kind) -> Cell {
     const AWAY: Duration = Duration::from_millis(25);
-    const TRIES: usize = 5;
+    const TRIES: usize = 3;
     for _ in 1..TRIES {
         let (began, slept) = (Instant::now(), wall::slept());
         let cell = observed(scenario, kind);

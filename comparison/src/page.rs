@@ -53,7 +53,7 @@ pub fn write(kinds: &[&dyn Kind], rows: &[Vec<Cell>], frame: &Frame) -> Result<S
     writeln!(page, "\n## What a call costs\n")?;
     writeln!(
         page,
-        "Leave and outcome together, closed, every outcome good, by [divan](https://docs.rs/divan) in the release profile; \
+        "Leave and outcome together, closed, every outcome good, by divan in the release profile; \
          `t=1` is uncontended, `t=2` two threads on one breaker. Everything is as its crate offers it: `recloser` and \
          `failsafe` by their synchronous calls and by their futures, `tower-resilience` by its service, which boxes a future \
          (cloning the service is not counted). Streak: five in a row; rate: half of the last 20, but failsafe's, over 30 s.\n"

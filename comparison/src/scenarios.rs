@@ -2,12 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::listeners;
 use crate::subject::{Kind, LATER, OPEN, Policy, Report, Seen, Subject};
-use crate::wall;
+use crate::{wall, wrapped};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
@@ -103,8 +102,8 @@ pub const ALL: [Scenario; 14] = [
     },
     Scenario {
         fault: "local refusals and excluded errors hide the vendor's failures",
-        done: "Not in the list, next to it: every bad outcome between three local refusals and three excluded errors. It \
-               must trip on about as many bad ones as without them.",
+        done: "Rate policy: a local refusal and an excluded error after every bad outcome. It must trip on about as many \
+               bad ones as without them.",
         run: hiding_failures,
     },
 ];
@@ -149,12 +148,22 @@ fn everybody_in_half_open(kind: &dyn Kind) -> Cell {
                 subject.admit(nth)
             };
             let threads: Vec<_> = (0..THREADS).map(|nth| scope.spawn(move || ask(nth))).collect();
-            threads.into_iter().filter_map(|thread| thread.join().expect("asking does not panic")).count()
+            // All tickets are in hand before one is dropped: a place that is given back would be given out again.
+            let asked: Vec<_> =
+                threads.into_iter().map(|thread| thread.join().expect("asking does not panic")).collect();
+            asked.iter().flatten().count()
         })
     };
+    let unwoken = wrapped::unwoken();
     let rounds: Vec<usize> = (0..10).map(passed).collect();
+    let unwoken = wrapped::unwoken() - unwoken;
     let (least, most) = (rounds.iter().min().expect("ten rounds"), rounds.iter().max().expect("ten rounds"));
-    judge(*most > 1 || *least == 0, format!("{least} to {most} of {THREADS} were let through"))
+    let mut observed = format!("{least} to {most} of {THREADS} were let through");
+    if unwoken > 0 {
+        // Another fault than the row's: told, and not judged.
+        observed += &format!("; {unwoken} of all {} waited for an answer and were never woken", THREADS * 10);
+    }
+    judge(*most > 1 || *least == 0, observed)
 }
 
 fn late_success(kind: &dyn Kind) -> Cell {
@@ -242,7 +251,7 @@ fn hung_probe(kind: &dyn Kind) -> Cell {
     match waits {
         Some(0) => judge(false, "the next caller was let through at once"),
         Some(waits) => judge(false, format!("another was let through after {waits} open waits")),
-        None => judge(true, "nobody was let through for ten open waits, and no setting bounds it"),
+        None => judge(true, "nobody was let through for ten open waits"),
     }
 }
 
@@ -308,10 +317,8 @@ fn diluting_rejections(kind: &dyn Kind) -> Cell {
     probes.into_iter().for_each(|ticket| ticket.settle(Report::Good));
     let again = subject.trip();
     let fault = again.is_none_or(|again| again * 2 > first * 3);
-    judge(
-        fault,
-        format!("bad outcomes to trip: {first} at first, {} after {} refusals", or_more(again), refused + more),
-    )
+    let told = again.map_or_else(|| "more than 64".to_owned(), |again| again.to_string());
+    judge(fault, format!("bad outcomes to trip: {first} at first, {told} after {} refusals", refused + more))
 }
 
 fn clock_step(kind: &dyn Kind) -> Cell {
@@ -329,34 +336,22 @@ fn clock_step(kind: &dyn Kind) -> Cell {
 }
 
 fn throwing_listener(kind: &dyn Kind) -> Cell {
-    let (told, thrown) = (listeners::told(), AtomicU64::new(0));
-    let outcome = listeners::with_throwing_subscriber(|| {
-        let subject = kind.make(Policy::Streak, listeners::throw);
-        let step = |report| {
-            let done = catch_unwind(AssertUnwindSafe(|| subject.attempt(thrown.load(Ordering::Relaxed), report)));
-            thrown.fetch_add(u64::from(done.is_err()), Ordering::Relaxed);
-        };
-        // Different calls, each bad.
-        for nth in 0..6 {
-            let done = catch_unwind(AssertUnwindSafe(|| subject.attempt(nth, Report::Bad)));
-            thrown.fetch_add(u64::from(done.is_err()), Ordering::Relaxed);
-        }
+    let subject = kind.make(Policy::Streak, listeners::throw);
+    let told = listeners::told();
+    let (thrown, end) = listeners::with_throwing_subscriber(|| {
+        let throws = |nth, report| catch_unwind(AssertUnwindSafe(|| subject.attempt(nth, report))).is_err();
+        let tripping = (0..6).filter(|nth| throws(*nth, Report::Bad)).count();
         subject.pass(LATER);
-        for _ in 0..subject.evidence() {
-            step(Report::Good);
-        }
-        catch_unwind(AssertUnwindSafe(|| subject.seen()))
+        let recovering = (10..10 + subject.evidence()).filter(|nth| throws(*nth, Report::Good)).count();
+        (tripping + recovering, catch_unwind(AssertUnwindSafe(|| subject.seen())))
     });
     let told = listeners::told() - told;
     if told == 0 {
         return not_applicable("it tells nobody anything");
     }
-    let thrown = thrown.into_inner();
-    let end = outcome.map_or_else(|_| "unusable: it panics".to_owned(), |seen| word(seen).to_owned());
-    judge(
-        thrown > 0 || end != word(Seen::Closed),
-        format!("{told} events told, {thrown} panics came out of calls; at the end {end}"),
-    )
+    let seen = end.map_or("unusable: it panics", word);
+    let fault = thrown > 0 || seen != word(Seen::Closed);
+    judge(fault, format!("{told} events told, {thrown} panics came out of calls; at the end {seen}"))
 }
 
 fn transitions_by_reading(kind: &dyn Kind) -> Cell {
@@ -389,24 +384,21 @@ fn hiding_failures(kind: &dyn Kind) -> Cell {
         return not_applicable("its rate policy did not trip on 64 bad outcomes");
     };
     let subject = kind.make(Policy::Rate, quiet);
-    let trips = |nth: &u64| {
+    let paced = |call, report| {
         subject.pass(subject.pace());
-        let bad = subject.attempt(10 * nth, Report::Bad);
-        if bad {
-            for other in 1..4 {
-                subject.attempt(10 * nth + other, Report::Local);
-                subject.attempt(10 * nth + other + 3, Report::Excluded);
-            }
-        }
-        !bad
+        subject.attempt(call, report)
     };
-    let among = (0..64).find(trips);
-    let fault = among.is_none_or(|among| among * 2 > alone * 3);
-    judge(fault, format!("bad outcomes to trip: {alone} alone, {} among the others", or_more(among)))
-}
-
-fn or_more(count: Option<u64>) -> String {
-    count.map_or_else(|| "more than 64".to_owned(), |count| count.to_string())
+    let limit = alone * 3 / 2;
+    let among = (0..=limit).find(|nth| {
+        let refused = !paced(10 * nth, Report::Bad);
+        if !refused {
+            paced(10 * nth + 1, Report::Local);
+            paced(10 * nth + 2, Report::Excluded);
+        }
+        refused
+    });
+    let told = among.map_or_else(|| format!("more than {limit}"), |among| among.to_string());
+    judge(among.is_none(), format!("bad outcomes to trip: {alone} alone, {told} among the others"))
 }
 
 fn word(seen: Seen) -> &'static str {

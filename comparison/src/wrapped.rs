@@ -1,7 +1,7 @@
 //! Breakers that only wrap a call: the call is polled step by step, so that its admission and its outcome stand apart.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use crate::subject::{Report, Subject, Ticket};
+use crate::wall;
 
 /// An error of the wrapped call.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +47,15 @@ struct InFlight {
     outcome: oneshot::Sender<Result<(), Failed>>,
 }
 
+/// After this long without an answer a caller who asks for leave is polled again, as if it had been woken.
+const PATIENCE: Duration = Duration::from_millis(500);
+static UNWOKEN: AtomicU64 = AtomicU64::new(0);
+
+/// How many callers so far asked for leave and were never woken.
+pub fn unwoken() -> u64 {
+    UNWOKEN.load(Ordering::Relaxed)
+}
+
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime can be built")
 });
@@ -60,11 +70,23 @@ impl Subject for Wrapped {
             told.await.expect("a call that goes on is told how it ends")
         });
         let mut future = (self.call)(work);
-        let refused = RUNTIME.block_on(poll_fn(|cx| match future.as_mut().poll(cx) {
+        let mut asking = poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(ended) => Poll::Ready(ended == Ended::Refused),
             Poll::Pending if begun.load(Ordering::SeqCst) => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
-        }));
+        });
+        let refused = RUNTIME.block_on(async {
+            loop {
+                match tokio::time::timeout(PATIENCE, &mut asking).await {
+                    Ok(refused) => return refused,
+                    // Asking takes microseconds. Who sleeps on was not woken; being polled anew helps.
+                    Err(_) => {
+                        UNWOKEN.fetch_add(1, Ordering::Relaxed);
+                        wall::chosen(PATIENCE);
+                    }
+                }
+            }
+        });
         if refused { None } else { Some(Box::new(InFlight { future, outcome })) }
     }
 

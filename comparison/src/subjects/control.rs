@@ -30,7 +30,8 @@ impl Kind for TwoState {
 
     fn expressed(&self) -> &'static str {
         "Not a crate: five failures in a row refuse everybody until the last one is long enough ago; a success sets the \
-         count back, and an excluded error is one. It has no rate policy and no state to look at."
+         count back, and an excluded error is one. It has no rate policy (rows about one ask its streak) and no state to \
+         look at."
     }
 
     fn make(&self, _: Policy, _: fn()) -> Box<dyn Subject> {

@@ -71,11 +71,12 @@ impl Subject for Alone {
 
 impl Ticket for Pass {
     fn settle(self: Box<Self>, report: Report) {
-        match report {
-            Report::Good => self.0.settle(Verdict::Good),
-            Report::Bad => self.0.settle(Verdict::Bad),
-            Report::Excluded => self.0.settle(Verdict::None),
-            Report::Local => self.0.abandon(),
-        }
+        let verdict = match report {
+            Report::Good => Verdict::Good,
+            Report::Bad => Verdict::Bad,
+            Report::Excluded => Verdict::None,
+            Report::Local => return self.0.abandon(),
+        };
+        self.0.settle(verdict);
     }
 }
