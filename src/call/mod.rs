@@ -23,7 +23,6 @@ use std::time::Duration;
 use crate::breaker::Breaker;
 use crate::clock::Clock;
 use crate::coordinator::CallBudget;
-use crate::policy::retry::Retry;
 use crate::store::Store;
 
 use run::Call;
@@ -115,7 +114,8 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
     /// The longest that fetching a token may take: what a call of the surface that issues it may take.
     fn longest_fetch(&self, token_surface: &str) -> Duration {
         self.front().surfaces.get(token_surface).map_or(self.max_wait(), |surface| {
-            let attempts = surface.retry.as_ref().map_or(1, Retry::attempts);
+            let retries = surface.retry.as_ref().map_or(0, |retry| retry.waits.len());
+            let attempts = u32::try_from(retries).unwrap_or(u32::MAX).saturating_add(1);
             self.max_wait().saturating_add(surface.attempt_timeout.saturating_mul(attempts))
         })
     }

@@ -303,7 +303,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             tally.stale.add(1);
         }
         let pushback = match finding.action {
-            Action::PushBack(by) => {
+            Action::PushBack(by) | Action::PushBackAndHoldCredential(by) => {
                 let reason = finding.code.clone().unwrap_or_else(|| "no code".into());
                 self.budgets.push_back(&self.surface.budget, by, reason);
                 Some(by)
