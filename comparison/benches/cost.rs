@@ -19,7 +19,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-#[divan::bench_group(threads = [1, 2])]
+#[divan::bench_group(threads = [1, 2], sample_count = 200, sample_size = 1000)]
 mod a_call_budget {
     use super::*;
     use call_budget::Breaker;
@@ -49,7 +49,7 @@ mod a_call_budget {
     }
 }
 
-#[divan::bench_group(threads = [1, 2])]
+#[divan::bench_group(threads = [1, 2], sample_count = 200, sample_size = 1000)]
 mod b_tower_resilience {
     use super::*;
     use tower::{Layer, Service};
@@ -104,7 +104,7 @@ mod b_tower_resilience {
     }
 }
 
-#[divan::bench_group(threads = [1, 2])]
+#[divan::bench_group(threads = [1, 2], sample_count = 200, sample_size = 1000)]
 mod c_recloser {
     use super::*;
     use recloser::{AsyncRecloser, Recloser};
@@ -126,7 +126,7 @@ mod c_recloser {
     }
 }
 
-#[divan::bench_group(threads = [1, 2])]
+#[divan::bench_group(threads = [1, 2], sample_count = 200, sample_size = 1000)]
 mod d_failsafe {
     use super::*;
     use failsafe::failure_policy::{consecutive_failures, success_rate_over_time_window};
