@@ -1,7 +1,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::clock::Clock;
 use crate::config::Secret;
+use crate::permit::Permit;
+use crate::policy::Instant;
 
 /// What the caller's request is told.
 #[derive(Clone, Debug)]
@@ -12,12 +15,15 @@ pub struct Attempt {
     pub token: Option<Arc<Secret>>,
     /// The number of the slot it uses, for the vendor's log or one's own; `None` while the switch is off.
     pub nonce: Option<u64>,
+    /// The last moment at which it may leave; `None` while the switch is off.
+    pub closes_at: Option<Instant>,
     heard: Arc<AtomicBool>,
 }
 
 impl Attempt {
-    pub(super) fn new(number: u32, token: Option<Arc<Secret>>, nonce: Option<u64>) -> Self {
-        Self { number, token, nonce, heard: Arc::default() }
+    /// The attempt of this number, that uses this permit.
+    pub(super) fn new<C: Clock>(number: u32, token: Option<Arc<Secret>>, permit: &Permit<C>) -> Self {
+        Self { number, token, nonce: permit.nonce(), closes_at: permit.closes_at(), heard: Arc::default() }
     }
 
     /// The head of an answer is there. Say so as soon as it is: a caller who gives up on a vendor that was silent for longer

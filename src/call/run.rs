@@ -16,7 +16,7 @@ use crate::coordinator::{CallBudget, Options};
 use crate::permit::{Permit, Sending};
 use crate::policy::Instant;
 use crate::policy::breaker::{Caller, Counted, Outcome, Refusal};
-use crate::policy::hold::{Holder, Trial};
+use crate::policy::hold::{Held, Holder, Trial};
 use crate::policy::verdict::{Action, Broken, Finding, Verdict};
 use crate::store::Store;
 use crate::vendor::Ended;
@@ -43,16 +43,16 @@ pub(super) struct Call<'a, C: Clock, S: Store> {
 }
 
 /// Everything that one attempt needs. Dropping it gives all of it back, the slot aside.
-struct Ready<'a, C: Clock, S: Store> {
-    trial: OnTrial<'a, C, S>,
+struct Ready<C: Clock> {
+    trial: Trial,
     pass: Option<Pass<C>>,
     token: Option<Issued>,
     permit: Permit<C>,
 }
 
 /// An attempt under way. Dropping it gives all of it back, the slot aside.
-struct Underway<'a, C: Clock, S: Store> {
-    trial: OnTrial<'a, C, S>,
+struct Underway<C: Clock> {
+    trial: Trial,
     pass: OnPass<C>,
     token: Option<Issued>,
     sending: Sending,
@@ -145,7 +145,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
     }
 
     /// Holds, breaker, token, slot: what may refuse for nothing goes first.
-    async fn ready(&self) -> Result<Ready<'a, C, S>, CallError> {
+    async fn ready(&self) -> Result<Ready<C>, CallError> {
         let trial = self.unheld()?;
         let mut pass = self.admit()?;
         let token = self.token().await?;
@@ -153,17 +153,14 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
         Ok(Ready { trial, pass, token, permit })
     }
 
-    fn unheld(&self) -> Result<OnTrial<'a, C, S>, CallError> {
-        let (budgets, now) = (self.budgets, self.budgets.clock().now());
-        let admitted = budgets.front().board.holds().admit(now, &self.who);
-        match admitted {
-            Ok(trial) => Ok(OnTrial { budgets, who: self.who.clone(), trial: Some(trial) }),
-            Err(held) => {
-                budgets.tally().refused_by_hold.add(1);
-                let (surface, retry_after) = (Arc::clone(&self.surface.name), held.until.saturating_since(now));
-                Err(CallError::Held { surface, scope: held.scope, why: held.why, retry_after })
-            }
-        }
+    fn unheld(&self) -> Result<Trial, CallError> {
+        let now = self.budgets.clock().now();
+        let admitted = self.budgets.front().board.holds().admit(now, &self.who);
+        admitted.map_err(|Held { scope, until, why }| {
+            self.budgets.tally().refused_by_hold.add(1);
+            let retry_after = until.saturating_since(now);
+            CallError::Held { surface: Arc::clone(&self.surface.name), scope, why, retry_after }
+        })
     }
 
     fn admit(&self) -> Result<Option<Pass<C>>, CallError> {
@@ -217,20 +214,20 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
     }
 
     /// The attempt begins, unless pass or window is over.
-    fn begin(&mut self, ready: Ready<'a, C, S>) -> Option<Underway<'a, C, S>> {
+    fn begin(&mut self, ready: Ready<C>) -> Option<Underway<C>> {
         let Ready { trial, mut pass, token, permit } = ready;
-        let nonce = permit.nonce();
+        let token_value = token.as_ref().map(|token| Arc::clone(&token.value));
+        let attempt = Attempt::new(self.attempts + 1, token_value, &permit);
         // The window first: a probe that the breaker saw begin counts as one.
         let sending = permit.start_if(|| pass.as_mut().is_none_or(|pass| pass.sending().is_ok())).ok()?;
         self.attempts += 1;
         self.budgets.tally().attempts.add(1);
-        let attempt = Attempt::new(self.attempts, token.as_ref().map(|token| Arc::clone(&token.value)), nonce);
         let pass = OnPass { pass, attempt };
         Some(Underway { trial, pass, token, sending, began: self.budgets.clock().now() })
     }
 
     /// Classifies and settles; what the call has come to, and how long to wait before another attempt.
-    fn ended<A: Answer>(&mut self, underway: Underway<'a, C, S>, ending: Ending<A>) -> (Outcomes<A>, Option<Duration>) {
+    fn ended<A: Answer>(&mut self, underway: Underway<C>, ending: Ending<A>) -> (Outcomes<A>, Option<Duration>) {
         let clock = self.budgets.clock();
         let elapsed = clock.now().saturating_since(underway.began);
         let (mut finding, retry_after) = judged(&self.surface, &ending, clock);
@@ -261,7 +258,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
     }
 
     /// Whether there is to be one more attempt with a new token: once a call. Where there is not, the credential is held.
-    fn refresh(&mut self, underway: &Underway<'a, C, S>, finding: &mut Finding) -> bool {
+    fn refresh(&mut self, underway: &Underway<C>, finding: &mut Finding) -> bool {
         if finding.action != Action::RefreshToken {
             return false;
         }
@@ -271,19 +268,13 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
                 return true;
             }
         }
-        finding.action = Action::HoldCredentialUntilChanged;
+        *finding = finding.clone().without_refresh();
         false
     }
 
-    fn settle(
-        &self,
-        underway: Underway<'a, C, S>,
-        finding: &Finding,
-        elapsed: Duration,
-        retry_after: Option<Duration>,
-    ) {
+    fn settle(&self, underway: Underway<C>, finding: &Finding, elapsed: Duration, retry_after: Option<Duration>) {
         let (front, tally) = (self.budgets.front(), self.budgets.tally());
-        let Underway { mut trial, mut pass, sending, .. } = underway;
+        let Underway { trial, mut pass, sending, .. } = underway;
         // The whole answer is in: the class's place is free.
         drop(sending);
         match finding.verdict {
@@ -292,7 +283,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             Verdict::None => &tally.verdicts_none,
         }
         .add(1);
-        trial.end(Some(finding));
+        front.board.holds().settle(self.budgets.clock().now(), &self.who, trial, Some(finding));
         let asked_for = match (finding.verdict, finding.action) {
             (Verdict::Bad, Action::HoldSurface(hold)) => retry_after.max(Some(hold)),
             (Verdict::Bad, _) => retry_after,
@@ -302,14 +293,11 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
         if pass.pass.take().map(|pass| pass.settle_with(outcome)) == Some(Counted::Stale) {
             tally.stale.add(1);
         }
-        let pushback = match finding.action {
-            Action::PushBack(by) | Action::PushBackAndHoldCredential(by) => {
-                let reason = finding.code.clone().unwrap_or_else(|| "no code".into());
-                self.budgets.push_back(&self.surface.budget, by, reason);
-                Some(by)
-            }
-            _ => None,
-        };
+        let pushback = finding.action.push_back();
+        if let Some(by) = pushback {
+            let reason = finding.code.clone().unwrap_or_else(|| "no code".into());
+            self.budgets.push_back(&self.surface.budget, by, reason);
+        }
         if finding.throttled {
             front.throttled.count(&self.surface.name, finding.code.as_ref(), pushback);
         }
@@ -347,27 +335,5 @@ impl<C: Clock> Drop for OnPass<C> {
         {
             pass.heard();
         }
-    }
-}
-
-/// A call that the holds let through. Dropping it frees its place, if it is the one that tries.
-struct OnTrial<'a, C: Clock, S: Store> {
-    budgets: &'a CallBudget<C, S>,
-    who: Holder,
-    trial: Option<Trial>,
-}
-
-impl<C: Clock, S: Store> OnTrial<'_, C, S> {
-    fn end(&mut self, finding: Option<&Finding>) {
-        if let Some(trial) = self.trial.take() {
-            let now = self.budgets.clock().now();
-            self.budgets.front().board.holds().settle(now, &self.who, trial, finding);
-        }
-    }
-}
-
-impl<C: Clock, S: Store> Drop for OnTrial<'_, C, S> {
-    fn drop(&mut self) {
-        self.end(None);
     }
 }

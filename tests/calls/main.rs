@@ -4,4 +4,13 @@
 mod support;
 
 mod breaker;
+mod breaking;
+mod cancelling;
+mod deaf;
+mod order;
+mod real;
+mod retries;
+mod stage;
+mod throttled;
+mod tokens;
 mod told;
