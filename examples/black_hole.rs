@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use call_budget::clock::Clock;
-use call_budget::policy::Wall;
+use call_budget::policy::{Instant, Wall};
 use call_budget::reqwest::SendThrough;
 use call_budget::service::mock_vendor::{self, BlackHole, MockVendor, Span};
 use call_budget::test_util::{Limit, MemoryStore};
@@ -103,13 +103,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let budgets = budgets(clock, &SETTINGS.replace("BREAKER", breaker))?;
     call_every_second(&budgets, clock, &vendor, opening, last).await?;
 
-    let during = clock.machine_time(begins)..clock.machine_time(ends);
-    let inside = |arrival: &&mock_vendor::Arrival| {
-        during.contains(&call_budget::policy::Instant::from_boot(Duration::from_micros(arrival.at_us)))
-    };
-    let reached = vendor.arrivals().iter().filter(inside).count() as u64 + vendor.report().turned_away;
-    let (counters, minutes) = (budgets.counters(), ends.saturating_since(begins).as_secs() / 60);
-    println!("\n블랙홀 {minutes}분 동안 KIS에 닿은 요청: {reached}건 (모의 KIS의 도착 기록)");
+    // Judged by whoever received it: the mock's own log of arrivals.
+    let arrivals: Vec<Wall> = vendor.arrivals().iter().map(|arrival| clock.wall_at(machine_time(arrival))).collect();
+    let inside = arrivals.iter().filter(|at| (begins..ends).contains(at)).count() as u64;
+    let reached = inside + vendor.report().turned_away;
+    let probes: Vec<String> = arrivals
+        .iter()
+        .filter(|at| **at >= hangs)
+        // Those that vanished, and the first that was answered.
+        .take(arrivals.iter().filter(|at| (hangs..ends).contains(at)).count() + 1)
+        .map(|at| in_korea(*at, "%H:%M:%S"))
+        .collect();
+    println!("\n09:00:02부터 09:04:55까지 KIS에 닿은 요청: {reached}건");
+    println!("차단기가 열린 뒤 KIS에 닿은 탐침: {}", probes.join(", "));
+    let counters = budgets.counters();
     println!("전체 호출 {}건 중 보내지 않고 바로 거절: {}건", counters.calls, counters.refused_by_breaker);
     vendor.stop().await;
     Ok(())
@@ -172,12 +179,22 @@ fn kst(hour: i8, minute: i8, second: i8) -> Wall {
     Wall::from_unix_us(moment.as_microsecond())
 }
 
+fn in_korea(moment: Wall, form: &str) -> String {
+    match Timestamp::from_microsecond(moment.unix_us()) {
+        Ok(moment) => KST.to_datetime(moment).strftime(form).to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn machine_time(arrival: &mock_vendor::Arrival) -> Instant {
+    Instant::from_boot(Duration::from_micros(arrival.at_us))
+}
+
 /// Log lines carry the fast clock's time.
 struct InKorea(FastClock);
 
 impl FormatTime for InKorea {
     fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        let moment = Timestamp::from_microsecond(self.0.wall().unix_us()).map_err(|_| fmt::Error)?;
-        write!(writer, "{}", KST.to_datetime(moment).strftime("%Y-%m-%d %H:%M:%S"))
+        writer.write_str(&in_korea(self.0.wall(), "%Y-%m-%d %H:%M:%S"))
     }
 }

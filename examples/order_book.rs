@@ -34,11 +34,11 @@ use server::{Reply, Server};
 const SETTINGS: &str = r#"
 [breaker.kis-book]
 preset = "rate-kis"
-schedule = ["1s"]
+schedule = ["3s"]
 
 [breaker.second-source]
 preset = "rate-yahoo"
-schedule = ["1s"]
+schedule = ["3s"]
 
 [retry.book]
 waits = ["50ms", "50ms"]

@@ -17,9 +17,11 @@ use std::time::Duration;
 use call_budget::policy::spacing::Limit;
 use call_budget::reqwest::SendThrough;
 use call_budget::service::scratch_postgres::ScratchPostgres;
-use call_budget::store::{admin, migrate, operation::Operation};
+use call_budget::store::operation::Operation;
+use call_budget::store::{admin, migrate, status};
 use call_budget::{CallBudget, CallError, CallOptions, Credential, Settings};
 use futures_util::future::{join_all, try_join_all};
+use tokio_postgres::{Client, NoTls};
 
 use vendor::WeighingVendor;
 
@@ -39,7 +41,9 @@ const LIMIT: Limit = Limit {
 async fn main() -> Result<(), Box<dyn Error>> {
     let vendor = Arc::new(WeighingVendor::start(LIMIT.units, LIMIT.window).await?);
     let server = tokio::task::spawn_blocking(|| ScratchPostgres::start(&[])).await??;
-    set_budget(&server.url("postgres")).await?;
+    let (mut operator, connection) = tokio_postgres::connect(&server.url("postgres"), NoTls).await?;
+    tokio::spawn(connection);
+    set_budget(&mut operator).await?;
 
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/another_vendor/settings.toml");
     let settings = Settings::layered(Some(&place))?.at(server.url("postgres"));
@@ -50,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let calls = (0..15).map(|n| programs[n % 2].call(if n % 5 == 4 { "depth" } else { "price" }));
     let statuses = try_join_all(calls).await?;
     let (weight, worst) = (vendor.weight(), vendor.worst_window());
-    println!("답: {}건 모두 {:?}", statuses.len(), statuses.iter().max());
+    println!("200으로 답한 호출: {}건", answered_well(&statuses));
     println!("벤더가 센 무게: {weight}, 가장 무거운 1초: {worst} (한도 {})", LIMIT.units);
 
     println!("\n== 2. 예산을 모르는 프로그램이 같은 키로 한도를 다 써 버린다");
@@ -59,14 +63,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     join_all((0..20).map(|_| reqwest::get(&url))).await;
     let refused = programs[0].call("depth").await?;
     println!("우리 호출의 답: {refused}, Retry-After 2초");
-    // The report to the store is on its way beside the answer.
-    while server_knows(&programs[0]) == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // The report goes to the store beside the answer; then everybody knows.
+    let (left, why) = pushed_back(&mut operator).await?;
+    println!("예산이 모두에게 알린 것: {:.1}초 쉬기, 이유 {why}", left.as_secs_f64());
     let statuses = try_join_all((0..6).map(|n| programs[n % 2].call("price"))).await?;
     let (quiet, ignored) = (vendor.quiet_after_refusal(), vendor.arrived_while_banned());
-    println!("두 프로그램의 다음 호출 6건: {:?}", statuses.iter().max());
+    println!("기다렸다가 200을 받은 다음 호출: {}건", answered_well(&statuses));
     println!("429 뒤 다음 호출이 도착하기까지: {:.2}초, 그 사이에 도착한 호출: {ignored}건", quiet.as_secs_f64());
     for report in programs[0].budgets.breakers() {
         let view = report.view;
@@ -77,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             view.failures
         );
     }
-    drop(programs);
+    drop((programs, operator));
     tokio::task::spawn_blocking(move || server.stop()).await??;
     Ok(())
 }
@@ -108,16 +110,28 @@ impl Program {
     }
 }
 
-/// How many reports of "too many" this program has sent to the store.
-fn server_knows(program: &Program) -> u64 {
-    program.budgets.counters().pushbacks
+fn answered_well(statuses: &[u16]) -> usize {
+    statuses.iter().filter(|status| **status == 200).count()
+}
+
+/// What is left of the budget's pushback once there is one, and why: what `call-budget status` shows.
+async fn pushed_back(operator: &mut Client) -> Result<(Duration, String), Box<dyn Error>> {
+    for _ in 0..2_000 {
+        let operation = Operation::begin(operator).await?;
+        let budgets = status::budgets(&operation, Some(BUDGET)).await?;
+        operation.commit().await?;
+        if let Some(budget) = budgets.into_iter().find(|budget| budget.blocked_for_us > 0) {
+            let left = Duration::from_micros(budget.blocked_for_us.unsigned_abs());
+            return Ok((left, budget.blocked_reason.unwrap_or_default()));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Err("nobody was told of the 429".into())
 }
 
 /// What an operator does once: `call-budget migrate`, `budget set` and `class set`.
-async fn set_budget(url: &str) -> Result<(), Box<dyn Error>> {
-    let (mut client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
-    let connection = tokio::spawn(connection);
-    migrate::migrate(&mut client).await?;
+async fn set_budget(operator: &mut Client) -> Result<(), Box<dyn Error>> {
+    migrate::migrate(operator).await?;
     let us = |duration: Duration| i64::try_from(duration.as_micros());
     let interval = LIMIT.interval().map_err(|why| format!("no interval is safe: {why:?}"))?;
     let settings = admin::Settings {
@@ -129,11 +143,9 @@ async fn set_budget(url: &str) -> Result<(), Box<dyn Error>> {
         interval_us: us(interval)?,
         lookahead_us: 60_000,
     };
-    let operation = Operation::begin(&mut client).await?;
+    let operation = Operation::begin(operator).await?;
     admin::set(&operation, BUDGET, &settings).await?;
     admin::class_set(&operation, BUDGET, "market", 0, 0).await?;
     operation.commit().await?;
-    drop(client);
-    connection.await??;
     Ok(())
 }

@@ -19,9 +19,9 @@ impl FastClock {
         Self { started: SystemClock.now(), wall, speed }
     }
 
-    /// The moment of the machine's clock at which this one's wall shows `wall`.
-    pub fn machine_time(&self, wall: Wall) -> Instant {
-        self.started + wall.saturating_since(self.wall) / self.speed
+    /// What its wall showed at this moment of the machine's clock.
+    pub fn wall_at(&self, machine: Instant) -> Wall {
+        self.wall + machine.saturating_since(self.started) * self.speed
     }
 
     /// How long it has run, by itself.

@@ -216,12 +216,13 @@ async fn an_inner_service_that_is_not_ready_holds_the_caller_back_and_then_takes
 }
 
 #[tokio::test]
-async fn an_attempt_for_which_the_inner_service_is_not_ready_is_our_fault_and_sends_nothing() {
+async fn an_attempt_for_which_the_inner_service_is_not_ready_sends_nothing_and_what_came_before_it_stands() {
     let budgets = budgets();
     for not_ready in [Poll::Pending, Poll::Ready(Err("closed"))] {
         let (mut service, seen) = strict(&budgets, vec![Poll::Ready(Ok(())), not_ready]);
-        let error = send(&mut service, get("http://x/".into())).await.unwrap_err();
-        assert_eq!((not_sent(&error), seen.lock().unwrap().calls), (Some(2), 1));
+        let response = send(&mut service, get("http://x/".into())).await.unwrap();
+        let answered = response.extensions().get::<Answered<()>>().unwrap();
+        assert_eq!((answered.finding.verdict, answered.attempts, seen.lock().unwrap().calls), (Verdict::Bad, 1, 1));
     }
     assert_eq!(budgets.counters().verdicts_bad, 2, "the two answers, and nothing else");
 }

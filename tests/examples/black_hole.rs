@@ -37,6 +37,10 @@ async fn the_black_hole_is_over_when_the_calendar_says_so_and_hardly_a_request_w
     assert!(reopened[0].0.duration_since(opened[0].0).as_secs() >= 39, "{shown}");
     between(lines(&shown, "circuit_breaker_closed").last().unwrap(), "09:04:59", "09:07:30");
     assert!(number_after(&shown, "KIS에 닿은 요청:") <= 20.0, "{shown}");
+    let probes = shown.split_once("KIS에 닿은 탐침: ").and_then(|(_, rest)| rest.lines().next()).unwrap();
+    let probes: Vec<DateTime> = probes.split(", ").map(at).collect();
+    assert!((4..=7).contains(&probes.len()) && probes.is_sorted(), "{shown}");
+    assert!((at("09:04:59")..=at("09:07:30")).contains(probes.last().unwrap()), "{shown}");
     assert!(number_after(&shown, "바로 거절:") >= 100.0, "{shown}");
     assert!(summary(&shown, "total_open_seconds") <= summary(&shown, "episode_seconds"), "{shown}");
     assert!(summary(&shown, "probe_count") >= 3.0 && summary(&shown, "reopen_count") >= 2.0, "{shown}");
