@@ -87,11 +87,7 @@ pub const SURFACES: &str = r#"
     class = "minute"
     vendor = "kis"
     breaker = "escalating-evenly"
-<<<<<<< ours
-    attempt_timeout = "5m"
     credential = "archive-1"
-=======
->>>>>>> theirs
 
     [surface."ai/chat"]
     budget = "ai"
