@@ -487,6 +487,7 @@ fn everything() -> Vec<File> {
         &[
             "src",
             "tests",
+            "examples",
             "migrations",
             "scripts",
             "docs",
