@@ -97,7 +97,8 @@ struct Counts {
 }
 
 impl Breaker {
-    /// A closed breaker. `seed` draws the jitter of its waits.
+    /// A closed breaker. `seed` draws the jitter of its waits. Where the calendar has closed windows, [`Breaker::tend`] it
+    /// once when it is made: it knows only of windows that end after it has seen a moment.
     ///
     /// # Errors
     /// Rules that make no sense, in a sentence.

@@ -167,6 +167,15 @@ fn a_breaker_made_after_a_closed_window_is_closed() {
 }
 
 #[test]
+fn a_breaker_made_before_a_closed_window_that_nobody_calls_in_probes_first() {
+    let mut world = at(with(&[window(Mode::Closed, (6, 0), (6, 30))]), seoul(5, 0, 0));
+    world.tend(); // as whoever makes it does
+    set_to(&mut world, seoul(8, 0, 0));
+    assert_eq!(world.order().expect_err("a probe first").reason, Reason::NoProbe);
+    world.probe();
+}
+
+#[test]
 fn a_failed_probe_after_a_closed_window_begins_an_episode_on_the_first_rung() {
     let mut world = at(with(&[window(Mode::Closed, (6, 0), (6, 30))]), seoul(6, 0, 0));
     assert!(world.admit().is_err());
