@@ -137,12 +137,17 @@ fn one_episode_is_told_in_order_with_the_fields_that_alerts_are_built_on() {
         breaker.admit().unwrap().settle(Verdict::Good);
     }
     let failures = vec!["circuit_breaker_failure"; 5];
-    let rest =
-        ["circuit_breaker_opened", "circuit_breaker_reopened", "circuit_breaker_closed", "circuit_episode_summary"];
+    let rest = [
+        "circuit_breaker_opened",
+        "circuit_breaker_failure",
+        "circuit_breaker_reopened",
+        "circuit_breaker_closed",
+        "circuit_episode_summary",
+    ];
     assert_eq!(told.names(), [failures, rest.to_vec()].concat());
     let lines = told.lines();
     let warned: Vec<_> = lines.iter().map(|line| line.level == Level::WARN).collect();
-    assert_eq!(warned, [true, true, true, true, true, true, true, false, false]);
+    assert_eq!(warned, [true, true, true, true, true, true, true, true, false, false]);
     for (at, field, value) in [
         (4, "breaker", "kis/real/quote"),
         (4, "fail_count", "5"),
@@ -152,17 +157,19 @@ fn one_episode_is_told_in_order_with_the_fields_that_alerts_are_built_on() {
         (5, "open_seconds", "30.0"),
         (5, "cause", "streak"),
         (5, "rung", "0"),
-        (6, "reopen_count", "1"),
-        (6, "open_seconds", "60.0"),
-        (6, "cause", "probe"),
-        (7, "probe_count", "2"),
-        (8, "total_open_seconds", "90.0"),
-        (8, "reopen_count", "1"),
+        (6, "fail_count", "1"),
+        (6, "threshold", "1"),
+        (7, "reopen_count", "1"),
+        (7, "open_seconds", "60.0"),
+        (7, "cause", "probe"),
         (8, "probe_count", "2"),
-        (8, "episode_started_at", "2026-01-05T00:00:07Z"),
-        (8, "lost_probes", "0"),
-        (8, "rejected", "1"),
-        (8, "cause", "streak"),
+        (9, "total_open_seconds", "90.0"),
+        (9, "reopen_count", "1"),
+        (9, "probe_count", "2"),
+        (9, "episode_started_at", "2026-01-05T00:00:07Z"),
+        (9, "lost_probes", "0"),
+        (9, "rejected", "1"),
+        (9, "cause", "streak"),
     ] {
         assert_eq!(lines[at].field(field), value, "{field} of {:?}", lines[at]);
     }

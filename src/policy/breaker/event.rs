@@ -6,7 +6,8 @@ use crate::policy::Wall;
 /// What happened, for logs and counters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A bad verdict in CLOSED. `threshold` where a streak can trip it.
+    /// A bad verdict. In CLOSED: bad ones in a row, with a `threshold` where a streak can trip it. Of a probe: bad ones of
+    /// this round, and how many open it again.
     Failure {
         fail_count: u32,
         threshold: Option<u32>,

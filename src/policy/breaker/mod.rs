@@ -258,7 +258,9 @@ impl Breaker {
         } else if bad {
             open.round.bad();
             open.passed_over = Some(PassedOver { call: pass.call, failed: at.now, others_wait: false });
+            let fail_count = open.round.bad_count();
             self.counts.failures += 1;
+            self.tell(Event::Failure { fail_count, threshold: Some(self.rules.probes.allowed_bad + 1) });
         } else {
             open.round.good();
             self.counts.successes += 1;

@@ -144,7 +144,7 @@ fn the_events_of_an_episode_come_in_order() {
     world.wait(60);
     world.good(4);
     let names: Vec<_> = world.events().iter().map(name).collect();
-    assert_eq!(names, ["failure", "opened", "reopened", "closed", "summary"]);
+    assert_eq!(names, ["failure", "opened", "failure", "reopened", "closed", "summary"]);
 }
 
 fn name(event: &Event) -> &'static str {

@@ -172,7 +172,7 @@ fn a_breaker_made_before_a_closed_window_that_nobody_calls_in_probes_first() {
     world.tend(); // as whoever makes it does
     set_to(&mut world, seoul(8, 0, 0));
     assert_eq!(world.order().expect_err("a probe first").reason, Reason::NoProbe);
-    world.probe();
+    let _probe = world.probe();
 }
 
 #[test]
