@@ -20,9 +20,9 @@ pub(super) fn event(breaker: &str, zone: Option<&TimeZone>, event: &Event) {
         Event::Failure { fail_count, threshold } => {
             tracing::warn!(breaker, fail_count, threshold, verdict = "bad", "circuit_breaker_failure");
         }
-        Event::Opened { cause, fail_count, open_for, rung } => {
+        Event::Opened { cause, fail_count, reopen_count, open_for, rung } => {
             let (open_seconds, cause) = (open_for.as_secs_f64(), word(*cause));
-            tracing::warn!(breaker, fail_count, open_seconds, cause, rung, "circuit_breaker_opened");
+            tracing::warn!(breaker, fail_count, reopen_count, open_seconds, cause, rung, "circuit_breaker_opened");
         }
         Event::Reopened { cause, reopen_count, open_for, rung } => {
             let (open_seconds, cause) = (open_for.as_secs_f64(), word(*cause));

@@ -154,6 +154,7 @@ fn one_episode_is_told_in_order_with_the_fields_that_alerts_are_built_on() {
         (4, "threshold", "5"),
         (4, "verdict", "bad"),
         (5, "fail_count", "5"),
+        (5, "reopen_count", "0"),
         (5, "open_seconds", "30.0"),
         (5, "cause", "streak"),
         (5, "rung", "0"),

@@ -12,9 +12,11 @@ pub enum Event {
         fail_count: u32,
         threshold: Option<u32>,
     },
+    /// A trip. `reopen_count` is 0 at the first of an episode, as in its summary.
     Opened {
         cause: Cause,
         fail_count: u32,
+        reopen_count: u32,
         open_for: Duration,
         rung: usize,
     },

@@ -94,11 +94,11 @@ impl Breaker {
                 if cause != Cause::NoEvidence {
                     self.schedule.up(&self.rules);
                 }
-                Some(episode.reopen_count)
+                episode.reopen_count
             }
             None => {
                 self.episode = Some(Episode::new(at, cause));
-                None
+                0
             }
         };
         let wait = self.schedule.draw(&self.rules, at);
@@ -107,9 +107,10 @@ impl Breaker {
             State::Open(Open { until, around_until: None, round: Round::default(), cause: Some(cause), passed_over });
         self.next_epoch();
         let (open_for, rung) = (until.saturating_since(at.now), self.schedule.rung());
-        self.tell(match reopen_count {
-            Some(reopen_count) if by_probes => Event::Reopened { cause, reopen_count, open_for, rung },
-            _ => Event::Opened { cause, fail_count, open_for, rung },
+        self.tell(if by_probes && reopen_count > 0 {
+            Event::Reopened { cause, reopen_count, open_for, rung }
+        } else {
+            Event::Opened { cause, fail_count, reopen_count, open_for, rung }
         });
     }
 
