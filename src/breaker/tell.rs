@@ -44,9 +44,10 @@ pub(super) fn event(breaker: &str, zone: Option<&TimeZone>, event: &Event) {
                 "circuit_episode_summary"
             );
         }
-        Event::ByHand { what, who, why } => {
+        Event::ByHand { what, who, why, in_force_for } => {
             let (who, why) = (&**who, &**why);
-            tracing::warn!(breaker, what, who, why, "circuit_breaker_by_hand");
+            let for_seconds = in_force_for.map(|in_force_for| in_force_for.as_secs_f64());
+            tracing::warn!(breaker, what, who, why, for_seconds, "circuit_breaker_by_hand");
         }
     }
 }

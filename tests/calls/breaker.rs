@@ -244,6 +244,8 @@ fn orders_by_hand_say_who_and_why_and_run_out() {
     let by_hand = told.all("circuit_breaker_by_hand");
     assert_eq!(by_hand.len(), 5, "given, run out, bypass, observe, reset: {by_hand:?}");
     assert!(by_hand.iter().all(|line| line.field("who") == "ops"));
+    assert_eq!(by_hand[0].field("for_seconds"), "10.0");
+    assert!(by_hand[1..].iter().all(|line| !line.fields.contains_key("for_seconds")));
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub enum Event {
         what: &'static str,
         who: Arc<str>,
         why: Arc<str>,
+        /// How long the order is in force from now on; none where nothing but another order ends it, and where none is.
+        in_force_for: Option<Duration>,
     },
 }
 
