@@ -20,7 +20,8 @@ pub enum Event {
         open_for: Duration,
         rung: usize,
     },
-    /// A round of probes failed, or brought no evidence three times.
+    /// A round of probes failed, or brought no evidence three times. `reopen_count` is 0 without an episode: after a closed
+    /// window.
     Reopened {
         cause: Cause,
         reopen_count: u32,

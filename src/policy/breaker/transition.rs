@@ -79,7 +79,8 @@ impl Breaker {
         }
     }
 
-    /// OPEN from now on. The first time in an episode begins it; each other one is a rung higher, but without evidence.
+    /// OPEN from now on. The first time in an episode begins it; each other one is a rung higher, but without evidence:
+    /// that is no failure, so it does neither.
     fn open(&mut self, at: Moment, cause: Cause) {
         self.count_time(at.now);
         let (passed_over, bad_probes) = match &self.state {
@@ -96,6 +97,7 @@ impl Breaker {
                 }
                 episode.reopen_count
             }
+            None if cause == Cause::NoEvidence => 0,
             None => {
                 self.episode = Some(Episode::new(at, cause));
                 0
@@ -107,7 +109,7 @@ impl Breaker {
             State::Open(Open { until, around_until: None, round: Round::default(), cause: Some(cause), passed_over });
         self.next_epoch();
         let (open_for, rung) = (until.saturating_since(at.now), self.schedule.rung());
-        self.tell(if by_probes && reopen_count > 0 {
+        self.tell(if by_probes && (reopen_count > 0 || self.episode.is_none()) {
             Event::Reopened { cause, reopen_count, open_for, rung }
         } else {
             Event::Opened { cause, fail_count, reopen_count, open_for, rung }
