@@ -24,12 +24,12 @@ impl Breaker {
             self.read_calendar(at);
         }
         while let State::Open(open) = &mut self.state
-            && let Some(lost_at) = open.round.lose(at.now, self.rules.probes.timeout)
+            && let Some(lost) = open.round.lose(at.now, self.rules.probes.timeout)
         {
             if let Some(episode) = &mut self.episode {
-                episode.lost_probes += 1;
+                episode.lost_probes += u32::from(lost.was_sent);
             }
-            self.decide(earlier(at, lost_at));
+            self.decide(earlier(at, lost.at));
         }
     }
 

@@ -237,6 +237,22 @@ fn a_replaced_probe_may_not_be_sent() {
 }
 
 #[test]
+fn a_probe_that_is_lost_before_it_was_sent_frees_its_place_and_is_none_without_evidence() {
+    let mut world = due(Rules::escalating());
+    for _ in 0..10 {
+        let waiting = world.queue().expect("a probe is due");
+        world.wait(60);
+        assert_eq!(world.shown(), Shown::ProbeDue, "nothing was asked of the vendor");
+        world.abandon(waiting, false);
+    }
+    world.calls(2, Nothing);
+    assert_eq!(world.shown(), Shown::ProbeDue);
+    world.good(4);
+    let [summary] = &world.summaries()[..] else { panic!("one episode") };
+    assert_eq!((summary.probe_count, summary.lost_probes), (3, 0));
+}
+
+#[test]
 fn a_pass_of_an_older_epoch_may_not_be_sent() {
     let mut world = World::new(Rules::escalating());
     let mut waiting = world.queue().expect("closed");
