@@ -55,8 +55,7 @@ pub struct Breaker {
     stretch: Span,
     /// When the calendar was read last, by the wall clock.
     calendar_read: Option<Wall>,
-    /// No open wait of this epoch ends earlier: the vendor asked for it.
-    asked_until: Option<Instant>,
+    asked: Option<Asked>,
     counts: Counts,
     events: Vec<Event>,
 }
@@ -86,6 +85,14 @@ struct PassedOver {
     failed: Instant,
     /// Another one was refused since.
     others_wait: bool,
+}
+
+/// No open wait of this epoch ends before `until`: the vendor asked for it, and has given no good answer since.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    until: Instant,
+    /// The first pass that was handed out after it last asked: only a good answer to such a one says that it is well again.
+    first_after: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,7 +125,7 @@ impl Breaker {
             by_hand: None,
             stretch: Span { from: Wall::from_unix_us(from), to: Wall::from_unix_us(to), mode: None },
             calendar_read: None,
-            asked_until: None,
+            asked: None,
             counts: Counts::default(),
             events: Vec::new(),
         })
@@ -192,10 +199,7 @@ impl Breaker {
         }
         let elapsed = outcome.elapsed.or_else(|| pass.began.map(|began| at.now.saturating_since(began)));
         let is_slow = self.trip.is_slow(elapsed.unwrap_or_default());
-        if outcome.verdict == Verdict::Bad {
-            let asked_until = outcome.retry_after.map(|wait| at.now + wait);
-            self.asked_until = self.asked_until.max(asked_until);
-        }
+        self.see_what_is_asked_for(at.now, &pass, &outcome);
         if pass.probe {
             self.settle_probe(at, &pass, outcome.verdict, is_slow);
         } else if self.hand() != Some(Hand::Bypass) {
@@ -246,6 +250,18 @@ impl Breaker {
     /// The count of state changes; each change makes older passes stale.
     pub const fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    fn see_what_is_asked_for(&mut self, now: Instant, pass: &Pass, outcome: &Outcome) {
+        match (outcome.verdict, outcome.retry_after) {
+            (Verdict::Bad, Some(wait)) => {
+                let until = now + wait.min(LONGEST_ASKED);
+                let until = self.asked.map_or(until, |asked| asked.until.max(until));
+                self.asked = Some(Asked { until, first_after: self.next_pass });
+            }
+            (Verdict::Good, _) if self.asked.is_some_and(|asked| pass.id >= asked.first_after) => self.asked = None,
+            _ => {}
+        }
     }
 
     fn settle_probe(&mut self, at: Moment, pass: &Pass, verdict: Verdict, is_slow: bool) {
@@ -334,5 +350,7 @@ impl Breaker {
     }
 }
 
+/// Who asks for more means another unit, or a date of another year: one wrong header is not to close it until somebody comes.
+const LONGEST_ASKED: Duration = Duration::from_hours(24);
 /// The wait of a caller who could pass at once.
 const AT_ONCE: Duration = Duration::from_millis(1);

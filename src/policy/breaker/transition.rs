@@ -104,7 +104,7 @@ impl Breaker {
             }
         };
         let wait = self.schedule.draw(&self.rules, at);
-        let until = self.asked_until.map_or(at.now + wait, |asked| asked.max(at.now + wait));
+        let until = self.asked.map_or(at.now + wait, |asked| asked.until.max(at.now + wait));
         self.state =
             State::Open(Open { until, around_until: None, round: Round::default(), cause: Some(cause), passed_over });
         self.next_epoch();
@@ -153,7 +153,7 @@ impl Breaker {
         self.epoch += 1;
         self.trip.clear();
         (self.counts.successes, self.counts.failures) = (0, 0);
-        self.asked_until = None;
+        self.asked = None;
         if let State::Open(open) = &mut self.state {
             open.round = Round::default();
         }
