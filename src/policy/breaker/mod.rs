@@ -227,9 +227,13 @@ impl Breaker {
             self.settle_probe(at, &pass, verdict, is_slow);
         } else {
             let counted = self.trip.ends(pass.running);
-            if is_slow && !counted && self.hand() != Some(Hand::Bypass) {
-                self.trip.count_slow(at.now, true);
-                self.trip_if_due(at);
+            if is_slow && self.hand() != Some(Hand::Bypass) {
+                if !counted {
+                    self.trip.count_slow(at.now, true);
+                }
+                if !self.trip_if_due(at) {
+                    self.heal(at, true);
+                }
             }
         }
     }
@@ -306,7 +310,7 @@ impl Breaker {
             self.trip.streak.good(pass.id);
         }
         if !self.trip_if_due(at) {
-            self.heal(at, bad);
+            self.heal(at, bad || is_slow || counted);
         }
     }
 

@@ -52,7 +52,8 @@ impl Breaker {
         cause.is_some()
     }
 
-    /// A good or bad one in CLOSED brings the end of an episode nearer, or puts it off.
+    /// A good one in CLOSED brings the end of an episode nearer; a bad one puts it off, and so does a slow one where slow
+    /// matters: a vendor that answers too late has not recovered.
     pub(super) fn heal(&mut self, at: Moment, bad: bool) {
         let Some(episode) = &mut self.episode else { return };
         if self.by_hand.is_some() || !matches!(self.state, State::Closed) {
