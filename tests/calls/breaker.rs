@@ -1,5 +1,6 @@
 //! The breaker on its own, as a program that uses nothing else of this library holds it.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant as StdInstant};
@@ -7,10 +8,12 @@ use std::time::{Duration, Instant as StdInstant};
 use call_budget::Breaker;
 use call_budget::clock::{Clock, SystemClock};
 use call_budget::policy::Wall;
+use call_budget::policy::breaker::calendar::{Calendar, Mode, Window};
 use call_budget::policy::breaker::rules::Probes;
 use call_budget::policy::breaker::{Caller, Counted, Reason, Rules, Shown};
 use call_budget::policy::verdict::Verdict;
 use call_budget::test_util::{Instant, ManualClock};
+use jiff::tz::TimeZone;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tracing::Level;
@@ -246,6 +249,24 @@ fn orders_by_hand_say_who_and_why_and_run_out() {
     assert!(by_hand.iter().all(|line| line.field("who") == "ops"));
     assert_eq!(by_hand[0].field("for_seconds"), "10.0");
     assert!(by_hand[1..].iter().all(|line| !line.fields.contains_key("for_seconds")));
+}
+
+#[test]
+fn a_breaker_made_before_a_closed_window_and_first_called_after_it_probes_first() {
+    let closed = Window {
+        tz: TimeZone::UTC,
+        days: [true; 7],
+        holidays: BTreeSet::new(),
+        from: jiff::civil::time(1, 0, 0, 0),
+        to: jiff::civil::time(2, 0, 0, 0),
+        mode: Mode::Closed,
+    };
+    let (breaker, clock) = breaker(Rules { calendar: Calendar { windows: vec![closed] }, ..Rules::escalating() });
+    clock.advance(3 * 3600 * SECOND);
+    let order = Caller { call: 1, may_probe: false, starts_now: true };
+    assert_eq!(breaker.admit_as(order).unwrap_err().reason, Reason::NoProbe);
+    breaker.admit().unwrap().settle(Verdict::Good);
+    assert_eq!(breaker.view().shown, Shown::Closed);
 }
 
 #[test]
