@@ -84,9 +84,10 @@ impl<C: Clock> Breaker<C> {
         changed: Option<Box<Changed>>,
     ) -> Result<Self, SettingsError> {
         let zone = rules.calendar.windows.first().map(|window| window.tz.clone());
-        let machine = machine::Breaker::new(rules, fastrand::u64(..))
+        let mut machine = machine::Breaker::new(rules, fastrand::u64(..))
             .map_err(|why| SettingsError(format!("the breaker \"{name}\": {why}")))?;
         let seen = Moment { now: clock.now(), wall: clock.wall() };
+        machine.tend(seen);
         let epoch = watch::Sender::new(machine.epoch());
         let state = Mutex::new(State { machine, seen, untold: VecDeque::new(), telling: false });
         Ok(Self(Arc::new(Inner { name, clock, by_the_wall: zone.is_some(), zone, state, epoch, changed })))

@@ -20,9 +20,9 @@ pub(super) fn event(breaker: &str, zone: Option<&TimeZone>, event: &Event) {
         Event::Failure { fail_count, threshold } => {
             tracing::warn!(breaker, fail_count, threshold, verdict = "bad", "circuit_breaker_failure");
         }
-        Event::Opened { cause, fail_count, open_for, rung } => {
+        Event::Opened { cause, fail_count, reopen_count, open_for, rung } => {
             let (open_seconds, cause) = (open_for.as_secs_f64(), word(*cause));
-            tracing::warn!(breaker, fail_count, open_seconds, cause, rung, "circuit_breaker_opened");
+            tracing::warn!(breaker, fail_count, reopen_count, open_seconds, cause, rung, "circuit_breaker_opened");
         }
         Event::Reopened { cause, reopen_count, open_for, rung } => {
             let (open_seconds, cause) = (open_for.as_secs_f64(), word(*cause));
@@ -44,9 +44,10 @@ pub(super) fn event(breaker: &str, zone: Option<&TimeZone>, event: &Event) {
                 "circuit_episode_summary"
             );
         }
-        Event::ByHand { what, who, why } => {
+        Event::ByHand { what, who, why, in_force_for } => {
             let (who, why) = (&**who, &**why);
-            tracing::warn!(breaker, what, who, why, "circuit_breaker_by_hand");
+            let for_seconds = in_force_for.map(|in_force_for| in_force_for.as_secs_f64());
+            tracing::warn!(breaker, what, who, why, for_seconds, "circuit_breaker_by_hand");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The breaker on its own, as a program that uses nothing else of this library holds it.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant as StdInstant};
@@ -7,10 +8,12 @@ use std::time::{Duration, Instant as StdInstant};
 use call_budget::Breaker;
 use call_budget::clock::{Clock, SystemClock};
 use call_budget::policy::Wall;
+use call_budget::policy::breaker::calendar::{Calendar, Mode, Window};
 use call_budget::policy::breaker::rules::Probes;
 use call_budget::policy::breaker::{Caller, Counted, Reason, Rules, Shown};
 use call_budget::policy::verdict::Verdict;
 use call_budget::test_util::{Instant, ManualClock};
+use jiff::tz::TimeZone;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tracing::Level;
@@ -137,32 +140,40 @@ fn one_episode_is_told_in_order_with_the_fields_that_alerts_are_built_on() {
         breaker.admit().unwrap().settle(Verdict::Good);
     }
     let failures = vec!["circuit_breaker_failure"; 5];
-    let rest =
-        ["circuit_breaker_opened", "circuit_breaker_reopened", "circuit_breaker_closed", "circuit_episode_summary"];
+    let rest = [
+        "circuit_breaker_opened",
+        "circuit_breaker_failure",
+        "circuit_breaker_reopened",
+        "circuit_breaker_closed",
+        "circuit_episode_summary",
+    ];
     assert_eq!(told.names(), [failures, rest.to_vec()].concat());
     let lines = told.lines();
     let warned: Vec<_> = lines.iter().map(|line| line.level == Level::WARN).collect();
-    assert_eq!(warned, [true, true, true, true, true, true, true, false, false]);
+    assert_eq!(warned, [true, true, true, true, true, true, true, true, false, false]);
     for (at, field, value) in [
         (4, "breaker", "kis/real/quote"),
         (4, "fail_count", "5"),
         (4, "threshold", "5"),
         (4, "verdict", "bad"),
         (5, "fail_count", "5"),
+        (5, "reopen_count", "0"),
         (5, "open_seconds", "30.0"),
         (5, "cause", "streak"),
         (5, "rung", "0"),
-        (6, "reopen_count", "1"),
-        (6, "open_seconds", "60.0"),
-        (6, "cause", "probe"),
-        (7, "probe_count", "2"),
-        (8, "total_open_seconds", "90.0"),
-        (8, "reopen_count", "1"),
+        (6, "fail_count", "1"),
+        (6, "threshold", "1"),
+        (7, "reopen_count", "1"),
+        (7, "open_seconds", "60.0"),
+        (7, "cause", "probe"),
         (8, "probe_count", "2"),
-        (8, "episode_started_at", "2026-01-05T00:00:07Z"),
-        (8, "lost_probes", "0"),
-        (8, "rejected", "1"),
-        (8, "cause", "streak"),
+        (9, "total_open_seconds", "90.0"),
+        (9, "reopen_count", "1"),
+        (9, "probe_count", "2"),
+        (9, "episode_started_at", "2026-01-05T00:00:07Z"),
+        (9, "lost_probes", "0"),
+        (9, "rejected", "1"),
+        (9, "cause", "streak"),
     ] {
         assert_eq!(lines[at].field(field), value, "{field} of {:?}", lines[at]);
     }
@@ -236,6 +247,26 @@ fn orders_by_hand_say_who_and_why_and_run_out() {
     let by_hand = told.all("circuit_breaker_by_hand");
     assert_eq!(by_hand.len(), 5, "given, run out, bypass, observe, reset: {by_hand:?}");
     assert!(by_hand.iter().all(|line| line.field("who") == "ops"));
+    assert_eq!(by_hand[0].field("for_seconds"), "10.0");
+    assert!(by_hand[1..].iter().all(|line| !line.fields.contains_key("for_seconds")));
+}
+
+#[test]
+fn a_breaker_made_before_a_closed_window_and_first_called_after_it_probes_first() {
+    let closed = Window {
+        tz: TimeZone::UTC,
+        days: [true; 7],
+        holidays: BTreeSet::new(),
+        from: jiff::civil::time(1, 0, 0, 0),
+        to: jiff::civil::time(2, 0, 0, 0),
+        mode: Mode::Closed,
+    };
+    let (breaker, clock) = breaker(Rules { calendar: Calendar { windows: vec![closed] }, ..Rules::escalating() });
+    clock.advance(3 * 3600 * SECOND);
+    let order = Caller { call: 1, may_probe: false, starts_now: true };
+    assert_eq!(breaker.admit_as(order).unwrap_err().reason, Reason::NoProbe);
+    breaker.admit().unwrap().settle(Verdict::Good);
+    assert_eq!(breaker.view().shown, Shown::Closed);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Orders by hand: who, why, until when.
 
+use std::time::Duration;
+
 use super::{Breaker, Event, Instant, Moment, Order, State};
 
 /// What was ordered.
@@ -56,7 +58,7 @@ impl Breaker {
         self.catch_up(at);
         self.count_time(at.now);
         self.by_hand = None;
-        self.tell_by_hand("reset", &order);
+        self.tell_by_hand("reset", &order, None);
         if let State::Open(_) = self.state {
             self.close(at);
         } else {
@@ -69,7 +71,8 @@ impl Breaker {
         let at = self.forward(at);
         self.catch_up(at);
         self.count_time(at.now);
-        self.tell_by_hand(hand.given(), &order);
+        let in_force_for = order.until.map(|until| until.saturating_since(at.now));
+        self.tell_by_hand(hand.given(), &order, in_force_for);
         self.by_hand = Some(InForce { hand, order });
         self.next_epoch();
     }
@@ -80,7 +83,7 @@ impl Breaker {
         let Some(until) = self.by_hand.as_ref().and_then(ended) else { return };
         self.count_time(until);
         if let Some(InForce { hand, order }) = self.by_hand.take() {
-            self.tell_by_hand(hand.ran_out(), &order);
+            self.tell_by_hand(hand.ran_out(), &order, None);
         }
         if let Some(episode) = &mut self.episode {
             episode.quiet_from(until.max(episode.quiet_since));
@@ -92,7 +95,11 @@ impl Breaker {
         self.by_hand.as_ref().map(|in_force| in_force.hand)
     }
 
-    fn tell_by_hand(&mut self, what: &'static str, order: &Order) {
-        self.tell(Event::ByHand { what, who: order.who.clone(), why: order.why.clone() });
+    pub(super) fn order_ends_at(&self) -> Option<Instant> {
+        self.by_hand.as_ref().and_then(|in_force| in_force.order.until)
+    }
+
+    fn tell_by_hand(&mut self, what: &'static str, order: &Order, in_force_for: Option<Duration>) {
+        self.tell(Event::ByHand { what, who: order.who.clone(), why: order.why.clone(), in_force_for });
     }
 }

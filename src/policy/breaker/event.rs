@@ -6,18 +6,22 @@ use crate::policy::Wall;
 /// What happened, for logs and counters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A bad verdict in CLOSED. `threshold` where a streak can trip it.
+    /// A bad verdict. In CLOSED: bad ones in a row, with a `threshold` where a streak can trip it. Of a probe: bad ones of
+    /// this round, and how many open it again.
     Failure {
         fail_count: u32,
         threshold: Option<u32>,
     },
+    /// A trip. `reopen_count` is 0 at the first of an episode, as in its summary.
     Opened {
         cause: Cause,
         fail_count: u32,
+        reopen_count: u32,
         open_for: Duration,
         rung: usize,
     },
-    /// A round of probes failed, or brought no evidence three times.
+    /// A round of probes failed, or brought no evidence three times. `reopen_count` is 0 without an episode: after a closed
+    /// window.
     Reopened {
         cause: Cause,
         reopen_count: u32,
@@ -34,6 +38,8 @@ pub enum Event {
         what: &'static str,
         who: Arc<str>,
         why: Arc<str>,
+        /// How long the order is in force from now on; none where nothing but another order ends it, and where none is.
+        in_force_for: Option<Duration>,
     },
 }
 

@@ -55,8 +55,7 @@ pub struct Breaker {
     stretch: Span,
     /// When the calendar was read last, by the wall clock.
     calendar_read: Option<Wall>,
-    /// No open wait of this epoch ends earlier: the vendor asked for it.
-    asked_until: Option<Instant>,
+    asked: Option<Asked>,
     counts: Counts,
     events: Vec<Event>,
 }
@@ -88,6 +87,14 @@ struct PassedOver {
     others_wait: bool,
 }
 
+/// No open wait of this epoch ends before `until`: the vendor asked for it, and has given no good answer since.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    until: Instant,
+    /// The first pass that was handed out after it last asked: only a good answer to such a one says that it is well again.
+    first_after: u64,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     successes: u64,
@@ -97,7 +104,8 @@ struct Counts {
 }
 
 impl Breaker {
-    /// A closed breaker. `seed` draws the jitter of its waits.
+    /// A closed breaker. `seed` draws the jitter of its waits. Where the calendar has closed windows, [`Breaker::tend`] it
+    /// once when it is made: it knows only of windows that end after it has seen a moment.
     ///
     /// # Errors
     /// Rules that make no sense, in a sentence.
@@ -117,7 +125,7 @@ impl Breaker {
             by_hand: None,
             stretch: Span { from: Wall::from_unix_us(from), to: Wall::from_unix_us(to), mode: None },
             calendar_read: None,
-            asked_until: None,
+            asked: None,
             counts: Counts::default(),
             events: Vec::new(),
         })
@@ -191,10 +199,7 @@ impl Breaker {
         }
         let elapsed = outcome.elapsed.or_else(|| pass.began.map(|began| at.now.saturating_since(began)));
         let is_slow = self.trip.is_slow(elapsed.unwrap_or_default());
-        if outcome.verdict == Verdict::Bad {
-            let asked_until = outcome.retry_after.map(|wait| at.now + wait);
-            self.asked_until = self.asked_until.max(asked_until);
-        }
+        self.see_what_is_asked_for(at.now, &pass, &outcome);
         if pass.probe {
             self.settle_probe(at, &pass, outcome.verdict, is_slow);
         } else if self.hand() != Some(Hand::Bypass) {
@@ -222,9 +227,13 @@ impl Breaker {
             self.settle_probe(at, &pass, verdict, is_slow);
         } else {
             let counted = self.trip.ends(pass.running);
-            if is_slow && !counted && self.hand() != Some(Hand::Bypass) {
-                self.trip.count_slow(at.now, true);
-                self.trip_if_due(at);
+            if is_slow && self.hand() != Some(Hand::Bypass) {
+                if !counted {
+                    self.trip.count_slow(at.now, true);
+                }
+                if !self.trip_if_due(at) {
+                    self.heal(at, true);
+                }
             }
         }
     }
@@ -247,6 +256,18 @@ impl Breaker {
         self.epoch
     }
 
+    fn see_what_is_asked_for(&mut self, now: Instant, pass: &Pass, outcome: &Outcome) {
+        match (outcome.verdict, outcome.retry_after) {
+            (Verdict::Bad, Some(wait)) => {
+                let until = now + wait.min(LONGEST_ASKED);
+                let until = self.asked.map_or(until, |asked| asked.until.max(until));
+                self.asked = Some(Asked { until, first_after: self.next_pass });
+            }
+            (Verdict::Good, _) if self.asked.is_some_and(|asked| pass.id >= asked.first_after) => self.asked = None,
+            _ => {}
+        }
+    }
+
     fn settle_probe(&mut self, at: Moment, pass: &Pass, verdict: Verdict, is_slow: bool) {
         let State::Open(open) = &mut self.state else { return };
         open.round.leave(pass.id);
@@ -257,7 +278,9 @@ impl Breaker {
         } else if bad {
             open.round.bad();
             open.passed_over = Some(PassedOver { call: pass.call, failed: at.now, others_wait: false });
+            let fail_count = open.round.bad_count();
             self.counts.failures += 1;
+            self.tell(Event::Failure { fail_count, threshold: Some(self.rules.probes.allowed_bad + 1) });
         } else {
             open.round.good();
             self.counts.successes += 1;
@@ -287,7 +310,7 @@ impl Breaker {
             self.trip.streak.good(pass.id);
         }
         if !self.trip_if_due(at) {
-            self.heal(at, bad);
+            self.heal(at, bad || is_slow || counted);
         }
     }
 
@@ -331,5 +354,7 @@ impl Breaker {
     }
 }
 
+/// Who asks for more means another unit, or a date of another year: one wrong header is not to close it until somebody comes.
+const LONGEST_ASKED: Duration = Duration::from_hours(24);
 /// The wait of a caller who could pass at once.
 const AT_ONCE: Duration = Duration::from_millis(1);

@@ -69,7 +69,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// From the first byte sent to the last byte read; measured from the beginning of the attempt where not said.
     pub elapsed: Option<Duration>,
-    /// The vendor's Retry-After with a bad verdict: no open wait that follows is shorter.
+    /// The vendor's Retry-After with a bad verdict: no open wait that follows is shorter, until a good answer to a later
+    /// attempt. More than a day counts as a day.
     pub retry_after: Option<Duration>,
 }
 

@@ -21,6 +21,15 @@ struct Out {
     id: u64,
     /// Since when it is waited for: its admission, then the beginning of its attempt.
     since: Instant,
+    /// Its attempt has begun: the vendor was asked.
+    began: bool,
+}
+
+/// One that is out for too long.
+pub(super) struct Lost {
+    pub(super) at: Instant,
+    /// Only then it is one without evidence: what was never sent asked nothing.
+    pub(super) was_sent: bool,
 }
 
 /// What a round has shown.
@@ -40,7 +49,7 @@ impl Round {
     }
 
     pub(super) fn enter(&mut self, id: u64, now: Instant) {
-        self.out.push(Out { id, since: now });
+        self.out.push(Out { id, since: now, began: false });
     }
 
     pub(super) fn holds(&self, id: u64) -> bool {
@@ -50,7 +59,7 @@ impl Round {
     /// Its attempt begins: from here on it is waited for.
     pub(super) fn begins(&mut self, id: u64, now: Instant) {
         if let Some(probe) = self.out.iter_mut().find(|probe| probe.id == id) {
-            probe.since = now;
+            (probe.since, probe.began) = (now, true);
         }
     }
 
@@ -90,13 +99,15 @@ impl Round {
         self.out.iter().map(|probe| probe.since + timeout).min()
     }
 
-    /// Gives up the oldest one if it is lost by now; when that was.
-    pub(super) fn lose(&mut self, now: Instant, timeout: Duration) -> Option<Instant> {
-        let lost_at = self.next_lost(timeout).filter(|lost_at| *lost_at <= now)?;
-        let oldest = self.out.iter().position(|probe| probe.since + timeout == lost_at)?;
-        self.out.remove(oldest);
-        self.silent();
-        Some(lost_at)
+    /// Gives up the oldest one if it is lost by now.
+    pub(super) fn lose(&mut self, now: Instant, timeout: Duration) -> Option<Lost> {
+        let at = self.next_lost(timeout).filter(|lost_at| *lost_at <= now)?;
+        let oldest = self.out.iter().position(|probe| probe.since + timeout == at)?;
+        let was_sent = self.out.remove(oldest).began;
+        if was_sent {
+            self.silent();
+        }
+        Some(Lost { at, was_sent })
     }
 
     pub(super) fn out(&self) -> u32 {

@@ -14,9 +14,9 @@ pub struct Rules {
     /// Waits are up to this much longer: 0 to 0.1.
     pub jitter: f64,
     pub probes: Probes,
-    /// Good calls in CLOSED that end an episode.
+    /// Good calls in CLOSED that end an episode, none of them slow.
     pub episode_good: u32,
-    /// Time in CLOSED without a bad one that ends an episode.
+    /// Time in CLOSED without a bad or slow one that ends an episode.
     pub episode_quiet: Duration,
     pub calendar: Calendar,
 }

@@ -24,12 +24,12 @@ impl Breaker {
             self.read_calendar(at);
         }
         while let State::Open(open) = &mut self.state
-            && let Some(lost_at) = open.round.lose(at.now, self.rules.probes.timeout)
+            && let Some(lost) = open.round.lose(at.now, self.rules.probes.timeout)
         {
             if let Some(episode) = &mut self.episode {
-                episode.lost_probes += 1;
+                episode.lost_probes += u32::from(lost.was_sent);
             }
-            self.decide(earlier(at, lost_at));
+            self.decide(earlier(at, lost.at));
         }
     }
 
@@ -52,7 +52,8 @@ impl Breaker {
         cause.is_some()
     }
 
-    /// A good or bad one in CLOSED brings the end of an episode nearer, or puts it off.
+    /// A good one in CLOSED brings the end of an episode nearer; a bad one puts it off, and so does a slow one where slow
+    /// matters: a vendor that answers too late has not recovered.
     pub(super) fn heal(&mut self, at: Moment, bad: bool) {
         let Some(episode) = &mut self.episode else { return };
         if self.by_hand.is_some() || !matches!(self.state, State::Closed) {
@@ -79,7 +80,8 @@ impl Breaker {
         }
     }
 
-    /// OPEN from now on. The first time in an episode begins it; each other one is a rung higher, but without evidence.
+    /// OPEN from now on. The first time in an episode begins it; each other one is a rung higher, but without evidence:
+    /// that is no failure, so it does neither.
     fn open(&mut self, at: Moment, cause: Cause) {
         self.count_time(at.now);
         let (passed_over, bad_probes) = match &self.state {
@@ -94,22 +96,24 @@ impl Breaker {
                 if cause != Cause::NoEvidence {
                     self.schedule.up(&self.rules);
                 }
-                Some(episode.reopen_count)
+                episode.reopen_count
             }
+            None if cause == Cause::NoEvidence => 0,
             None => {
                 self.episode = Some(Episode::new(at, cause));
-                None
+                0
             }
         };
         let wait = self.schedule.draw(&self.rules, at);
-        let until = self.asked_until.map_or(at.now + wait, |asked| asked.max(at.now + wait));
+        let until = self.asked.map_or(at.now + wait, |asked| asked.until.max(at.now + wait));
         self.state =
             State::Open(Open { until, around_until: None, round: Round::default(), cause: Some(cause), passed_over });
         self.next_epoch();
         let (open_for, rung) = (until.saturating_since(at.now), self.schedule.rung());
-        self.tell(match reopen_count {
-            Some(reopen_count) if by_probes => Event::Reopened { cause, reopen_count, open_for, rung },
-            _ => Event::Opened { cause, fail_count, open_for, rung },
+        self.tell(if by_probes && (reopen_count > 0 || self.episode.is_none()) {
+            Event::Reopened { cause, reopen_count, open_for, rung }
+        } else {
+            Event::Opened { cause, fail_count, reopen_count, open_for, rung }
         });
     }
 
@@ -150,7 +154,7 @@ impl Breaker {
         self.epoch += 1;
         self.trip.clear();
         (self.counts.successes, self.counts.failures) = (0, 0);
-        self.asked_until = None;
+        self.asked = None;
         if let State::Open(open) = &mut self.state {
             open.round = Round::default();
         }

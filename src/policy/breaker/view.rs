@@ -22,6 +22,7 @@ pub struct View {
     pub stale: u64,
     /// Why it is not simply closed, in a few words; empty where it is.
     pub why: String,
+    /// When something can change, where callers are refused; the end of an order that has one.
     pub retry_at: Option<Instant>,
     pub rung: usize,
     pub epoch: u64,
@@ -88,7 +89,7 @@ impl Breaker {
             rejected: seen.counts.rejected,
             stale: seen.counts.stale,
             why: seen.why(shown),
-            retry_at: obstacle.map(|refusal| refusal.retry_at),
+            retry_at: obstacle.map_or_else(|| seen.order_ends_at(), |refusal| Some(refusal.retry_at)),
             rung: seen.schedule.rung(),
             epoch: seen.epoch,
             episode: seen.episode.as_ref().map(|episode| episode.view()),

@@ -11,8 +11,8 @@ fn give(world: &mut World, give: Give, seconds: Option<u64>) {
     give(&mut world.breaker, at, order);
 }
 
-fn told(what: &'static str) -> Event {
-    Event::ByHand { what, who: "ann".into(), why: "a drill".into() }
+fn told(what: &'static str, seconds: Option<u64>) -> Event {
+    Event::ByHand { what, who: "ann".into(), why: "a drill".into(), in_force_for: seconds.map(secs) }
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn an_order_that_runs_out_is_over_at_its_instant_and_told_once() {
         let mut world = World::new(Rules::escalating());
         give(&mut world, order, Some(90));
         assert_eq!((world.shown(), world.breaker.epoch()), (shown, 1));
-        assert_eq!(world.events(), [told(name)]);
+        assert_eq!(world.events(), [told(name, Some(90))]);
         world.pass_time(secs(90) - std::time::Duration::from_nanos(1));
         assert_eq!(world.shown(), shown);
         world.wait(1);
@@ -71,9 +71,25 @@ fn an_order_that_runs_out_is_over_at_its_instant_and_told_once() {
         world.tend();
         world.good(1);
         assert_eq!(world.breaker.epoch(), 2);
-        let [Event::ByHand { what, .. }] = world.events()[..] else { panic!("told once") };
+        let [Event::ByHand { what, in_force_for: None, .. }] = world.events()[..] else { panic!("told once") };
         assert_eq!(what, format!("{name} ran out"));
     }
+}
+
+#[test]
+fn a_view_says_until_when_an_order_is_in_force() {
+    for ((shown, order), name) in ORDERS.into_iter().zip(["force_open", "bypass", "observe"]) {
+        let mut world = World::new(Rules::escalating());
+        give(&mut world, order, Some(90));
+        let until = world.now + secs(90);
+        world.wait(30);
+        assert_eq!((world.shown(), world.view().retry_at), (shown, Some(until)));
+        give(&mut world, order, None);
+        assert_eq!(world.events()[1..], [told(name, None)]);
+    }
+    let mut world = World::new(Rules::escalating());
+    give(&mut world, Breaker::bypass, None);
+    assert_eq!(world.view().retry_at, None);
 }
 
 #[test]
@@ -147,7 +163,7 @@ fn a_reset_closes_counts_nothing_and_takes_back_any_order() {
         let view = world.view();
         assert_eq!((view.shown, view.rung, view.streak, view.calls, view.episode), (Shown::Closed, 0, 0, 0, None));
         let events = world.events();
-        assert_eq!(events[..2], [told("reset"), Event::Closed { probe_count: 1 }]);
+        assert_eq!(events[..2], [told("reset", None), Event::Closed { probe_count: 1 }]);
         assert!(matches!(events[2..], [Event::EpisodeSummary(_)]));
         world.good(1);
     }

@@ -125,6 +125,20 @@ fn the_summary_of_a_long_episode_adds_up() {
 }
 
 #[test]
+fn a_new_trip_inside_the_episode_is_told_with_the_count_that_the_summary_has() {
+    let mut world = World::new(Rules { streak: Some(1), ..Rules::escalating() });
+    for reopen_count in 0..3 {
+        world.bad(1);
+        let told = |event: &Event| matches!(event, Event::Opened { reopen_count: told, .. } if *told == reopen_count);
+        assert_eq!(world.events().iter().filter(|event| told(event)).count(), 1, "{reopen_count}");
+        world.until_due();
+        world.good(1);
+    }
+    world.good(3);
+    assert_eq!(world.summaries()[0].reopen_count, 2);
+}
+
+#[test]
 fn blocked_time_is_never_more_than_the_duration_whatever_the_schedule_promised() {
     let mut world = World::new(Rules { schedule: vec![secs(300)], ..Rules::escalating() });
     world.bad(5);
@@ -144,7 +158,7 @@ fn the_events_of_an_episode_come_in_order() {
     world.wait(60);
     world.good(4);
     let names: Vec<_> = world.events().iter().map(name).collect();
-    assert_eq!(names, ["failure", "opened", "reopened", "closed", "summary"]);
+    assert_eq!(names, ["failure", "opened", "failure", "reopened", "closed", "summary"]);
 }
 
 fn name(event: &Event) -> &'static str {

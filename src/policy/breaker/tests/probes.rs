@@ -48,8 +48,9 @@ fn one_good_probe_closes_where_one_is_needed() {
 fn one_bad_probe_reopens_a_rung_higher_where_none_may_be() {
     let mut world = due(Rules::escalating());
     world.call(Bad);
-    let expected = Event::Reopened { cause: Cause::Probe, reopen_count: 1, open_for: secs(60), rung: 1 };
-    assert_eq!(world.events(), [expected]);
+    let failure = Event::Failure { fail_count: 1, threshold: Some(1) };
+    let reopened = Event::Reopened { cause: Cause::Probe, reopen_count: 1, open_for: secs(60), rung: 1 };
+    assert_eq!(world.events(), [failure, reopened]);
     assert_eq!(world.refused_for(), secs(60));
 }
 
@@ -69,6 +70,19 @@ fn three_permitted_at_half_are_decided_early_either_way() {
     assert_eq!(world.shown(), Shown::Probing, "one may be bad");
     world.settle(second, Bad);
     assert_eq!(world.shown(), Shown::Open);
+}
+
+#[test]
+fn each_bad_probe_is_told_with_those_of_its_round_and_how_many_open_it_again() {
+    let mut world = due(Rules::rate_kis());
+    let failure = |fail_count| Event::Failure { fail_count, threshold: Some(2) };
+    world.bad(1);
+    assert_eq!(world.events(), [failure(1)]);
+    world.lasting(secs(3), Good);
+    assert_eq!(world.events()[0], failure(2), "a slow one has failed as well");
+    world.until_due();
+    world.bad(1);
+    assert_eq!(world.events(), [failure(1)], "a round of its own");
 }
 
 #[test]
@@ -220,6 +234,22 @@ fn a_replaced_probe_may_not_be_sent() {
     assert!(refusal.retry_at > world.now);
     world.abandon(slow, false);
     assert_eq!(world.shown(), Shown::Probing);
+}
+
+#[test]
+fn a_probe_that_is_lost_before_it_was_sent_frees_its_place_and_is_none_without_evidence() {
+    let mut world = due(Rules::escalating());
+    for _ in 0..10 {
+        let waiting = world.queue().expect("a probe is due");
+        world.wait(60);
+        assert_eq!(world.shown(), Shown::ProbeDue, "nothing was asked of the vendor");
+        world.abandon(waiting, false);
+    }
+    world.calls(2, Nothing);
+    assert_eq!(world.shown(), Shown::ProbeDue);
+    world.good(4);
+    let [summary] = &world.summaries()[..] else { panic!("one episode") };
+    assert_eq!((summary.probe_count, summary.lost_probes), (3, 0));
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn jitter_is_drawn_once_for_a_wait() {
 #[test]
 fn no_open_wait_is_shorter_than_the_vendor_asked_for() {
     let asked = |seconds| Outcome { verdict: Bad, elapsed: None, retry_after: Some(secs(seconds)) };
-    for (seconds, wait) in [(10, 30), (100, 100), (100_000, 100_000)] {
+    for (seconds, wait) in [(10, 30), (100, 100), (86_400, 86_400), (100_000, 86_400)] {
         let mut world = World::new(Rules::escalating());
         world.bad(4);
         let pass = world.pass();
@@ -113,6 +113,24 @@ fn what_the_vendor_asked_for_holds_for_one_epoch_only() {
     let order = world.by_hand(None);
     let at = world.at();
     world.breaker.reset(at, order);
+    world.bad(5);
+    assert_eq!(world.refused_for(), secs(30));
+}
+
+#[test]
+fn a_good_answer_to_a_later_attempt_ends_what_the_vendor_asked_for() {
+    let asked = Outcome { verdict: Bad, elapsed: None, retry_after: Some(secs(1000)) };
+    let mut world = World::new(Rules::escalating());
+    let early = world.pass();
+    let pass = world.pass();
+    world.settle_with(pass, asked);
+    world.settle(early, Good);
+    world.bad(4);
+    assert_eq!(world.refused_for(), secs(1000), "it was admitted before the vendor asked");
+    let mut world = World::new(Rules::escalating());
+    let pass = world.pass();
+    world.settle_with(pass, asked);
+    world.good(1);
     world.bad(5);
     assert_eq!(world.refused_for(), secs(30));
 }

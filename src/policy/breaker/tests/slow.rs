@@ -164,6 +164,50 @@ fn a_cancelled_probe_without_a_byte_past_the_limit_has_failed() {
 }
 
 #[test]
+fn slow_answers_end_no_episode_so_that_new_slow_trips_climb() {
+    let schedule = vec![secs(30), secs(60)];
+    let mut world = World::new(Rules { rate: None, schedule, ..Rules::rate_kis() });
+    for wait in [30, 60, 60] {
+        for _ in 0..10 {
+            world.lasting(secs(3), Good);
+        }
+        assert_eq!((world.shown(), world.refused_for()), (Shown::Open, secs(wait)));
+        world.wait(wait);
+        world.good(2);
+    }
+    assert_eq!(world.summaries(), []);
+    world.good(3);
+    assert_eq!(world.summaries().len(), 1, "timely ones do");
+}
+
+#[test]
+fn a_slow_answer_or_a_late_cancelled_call_puts_the_quiet_end_off() {
+    let touches: [fn(&mut World); 2] = [
+        |world| world.lasting(secs(3), Good),
+        |world| {
+            let pass = world.pass();
+            world.wait(3);
+            world.tend();
+            world.abandon(pass, false);
+        },
+    ];
+    for touch in touches {
+        let mut world = World::new(Rules::rate_kis());
+        world.bad(10);
+        world.until_due();
+        world.good(2);
+        world.wait(290);
+        touch(&mut world);
+        world.wait(290);
+        world.tend();
+        assert_eq!(world.summaries(), []);
+        world.wait(10);
+        world.tend();
+        assert_eq!(world.summaries().len(), 1);
+    }
+}
+
+#[test]
 fn a_slow_and_bad_one_enters_both_windows() {
     let mut world = World::new(Rules::rate_kis());
     world.good(9);

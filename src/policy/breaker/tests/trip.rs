@@ -16,7 +16,7 @@ fn five_in_a_row_open_it_and_four_do_not() {
     world.bad(1);
     assert_eq!(world.shown(), Shown::Open);
     let failure = |fail_count| Event::Failure { fail_count, threshold: Some(5) };
-    let opened = Event::Opened { cause: Cause::Streak, fail_count: 5, open_for: secs(30), rung: 0 };
+    let opened = Event::Opened { cause: Cause::Streak, fail_count: 5, reopen_count: 0, open_for: secs(30), rung: 0 };
     assert_eq!(world.events(), [failure(1), failure(2), failure(3), failure(4), failure(5), opened]);
 }
 

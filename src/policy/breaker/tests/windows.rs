@@ -8,8 +8,9 @@ use jiff::tz::TimeZone;
 use super::world::{World, secs};
 use crate::policy::Wall;
 use crate::policy::breaker::calendar::{Calendar, Mode, Window};
-use crate::policy::breaker::{Breaker, Counted, Outcome, Reason, Rules, Shown};
-use crate::policy::verdict::Verdict::{Bad, Good};
+use crate::policy::breaker::event::Cause;
+use crate::policy::breaker::{Breaker, Counted, Event, Outcome, Reason, Rules, Shown};
+use crate::policy::verdict::Verdict::{Bad, Good, None as Nothing};
 
 /// Mondays to Fridays from `from` to `to` in Seoul.
 fn window(mode: Mode, from: (i8, i8), to: (i8, i8)) -> Window {
@@ -167,6 +168,15 @@ fn a_breaker_made_after_a_closed_window_is_closed() {
 }
 
 #[test]
+fn a_breaker_made_before_a_closed_window_that_nobody_calls_in_probes_first() {
+    let mut world = at(with(&[window(Mode::Closed, (6, 0), (6, 30))]), seoul(5, 0, 0));
+    world.tend(); // as whoever makes it does
+    set_to(&mut world, seoul(8, 0, 0));
+    assert_eq!(world.order().expect_err("a probe first").reason, Reason::NoProbe);
+    let _probe = world.probe();
+}
+
+#[test]
 fn a_failed_probe_after_a_closed_window_begins_an_episode_on_the_first_rung() {
     let mut world = at(with(&[window(Mode::Closed, (6, 0), (6, 30))]), seoul(6, 0, 0));
     assert!(world.admit().is_err());
@@ -178,6 +188,23 @@ fn a_failed_probe_after_a_closed_window_begins_an_episode_on_the_first_rung() {
     world.wait(30);
     world.good(4);
     assert_eq!(world.summaries()[0].total_open, secs(30));
+}
+
+#[test]
+fn probes_without_evidence_after_a_closed_window_begin_no_episode() {
+    let mut world = at(with(&[window(Mode::Closed, (6, 0), (6, 30))]), seoul(6, 0, 0));
+    assert!(world.admit().is_err());
+    set_to(&mut world, seoul(6, 30, 0));
+    for _ in 0..3 {
+        world.calls(3, Nothing);
+        let view = world.view();
+        assert_eq!((view.shown, view.rung, view.episode), (Shown::Open, 0, None));
+        let told = Event::Reopened { cause: Cause::NoEvidence, reopen_count: 0, open_for: secs(30), rung: 0 };
+        assert_eq!(world.events(), [told]);
+        world.until_due();
+    }
+    world.good(1);
+    assert_eq!((world.shown(), world.summaries()), (Shown::Closed, vec![]));
 }
 
 #[test]
