@@ -105,18 +105,23 @@ impl<C: Clock> Permit<C> {
 
     /// As [`Permit::start`], if inside the window `also` says yes. Else the slot lapses.
     pub(crate) fn start_if(mut self, also: impl FnOnce() -> bool) -> Result<Sending, Closed> {
-        let place = match &mut self.kind {
-            Kind::Governed { window, .. } => match window.position(self.clock.now()) {
-                Position::Inside => None,
-                Position::Before | Position::After => return Err(Closed),
-            },
-            Kind::Polite { place } => place.take(),
-        };
-        if !also() {
+        // The window again afterwards: `also` may be long, since it may tell others what it does.
+        if !self.is_inside() || !also() || !self.is_inside() {
             return Err(Closed);
         }
         self.used = true;
+        let place = match &mut self.kind {
+            Kind::Governed { .. } => None,
+            Kind::Polite { place } => place.take(),
+        };
         Ok(Sending { _place: place })
+    }
+
+    fn is_inside(&self) -> bool {
+        match self.kind {
+            Kind::Governed { window, .. } => window.position(self.clock.now()) == Position::Inside,
+            Kind::Polite { .. } => true,
+        }
     }
 
     /// Makes the call: checks the window in the same poll in which it starts the future that `send` makes.
