@@ -147,3 +147,28 @@ impl<C: Clock> Drop for Permit<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::test_util::ManualClock;
+
+    #[test]
+    fn a_window_that_closes_while_others_are_told_lets_nothing_leave() {
+        let ms = Duration::from_millis;
+        let now = Instant::default() + ms(1000);
+        for (takes, leaves) in [(50, true), (51, false)] {
+            let (clock, tally) = (ManualClock::at(now), Arc::<Tally>::default());
+            let window = SendWindow::of_slot(now, now, ms(0), ms(50)).expect("the round trip took nothing");
+            let permit = Permit::of_slot(window, 1, 1, clock.clone(), Arc::clone(&tally));
+            let telling = || {
+                clock.advance(ms(takes));
+                true
+            };
+            assert_eq!(permit.start_if(telling).is_ok(), leaves, "{takes} ms");
+            assert_eq!(tally.read().lapsed, u64::from(!leaves));
+        }
+    }
+}
