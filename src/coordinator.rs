@@ -5,6 +5,8 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::call::{Front, Pushbacks};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Settings, SettingsError};
@@ -47,6 +49,8 @@ struct Inner<C: Clock, S: Store> {
     max_wait: Duration,
     mode: Mode<C, S>,
     front: Front<C, S>,
+    /// Something is held that was not: for those who wait for a slot.
+    held: watch::Sender<()>,
 }
 
 enum Mode<C: Clock, S: Store> {
@@ -107,7 +111,8 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
             }
             None => Mode::Polite(Paces::new(settings.polite_interval, settings.polite_concurrency)),
         };
-        Ok(Self(Arc::new(Inner { clock, tally, max_wait: settings.max_wait, mode, front })))
+        let (max_wait, held) = (settings.max_wait, watch::Sender::new(()));
+        Ok(Self(Arc::new(Inner { clock, tally, max_wait, mode, front, held })))
     }
 
     /// Waits for leave to make one call of cost 1, at most the setting `max_wait`.
@@ -170,6 +175,11 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
 
     pub(crate) fn front(&self) -> &Front<C, S> {
         &self.0.front
+    }
+
+    /// Is sent to when something is held that was not.
+    pub(crate) fn held(&self) -> &watch::Sender<()> {
+        &self.0.held
     }
 
     /// The vendor said "too many": everybody who shares the budget waits, or while the switch is off this process does.

@@ -105,18 +105,23 @@ impl<C: Clock> Permit<C> {
 
     /// As [`Permit::start`], if inside the window `also` says yes. Else the slot lapses.
     pub(crate) fn start_if(mut self, also: impl FnOnce() -> bool) -> Result<Sending, Closed> {
-        let place = match &mut self.kind {
-            Kind::Governed { window, .. } => match window.position(self.clock.now()) {
-                Position::Inside => None,
-                Position::Before | Position::After => return Err(Closed),
-            },
-            Kind::Polite { place } => place.take(),
-        };
-        if !also() {
+        // The window again afterwards: `also` may be long, since it may tell others what it does.
+        if !self.is_inside() || !also() || !self.is_inside() {
             return Err(Closed);
         }
         self.used = true;
+        let place = match &mut self.kind {
+            Kind::Governed { .. } => None,
+            Kind::Polite { place } => place.take(),
+        };
         Ok(Sending { _place: place })
+    }
+
+    fn is_inside(&self) -> bool {
+        match self.kind {
+            Kind::Governed { window, .. } => window.position(self.clock.now()) == Position::Inside,
+            Kind::Polite { .. } => true,
+        }
     }
 
     /// Makes the call: checks the window in the same poll in which it starts the future that `send` makes.
@@ -139,6 +144,31 @@ impl<C: Clock> Drop for Permit<C> {
     fn drop(&mut self) {
         if !self.used {
             self.tally.lapsed.add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::test_util::ManualClock;
+
+    #[test]
+    fn a_window_that_closes_while_others_are_told_lets_nothing_leave() {
+        let ms = Duration::from_millis;
+        let now = Instant::default() + ms(1000);
+        for (takes, leaves) in [(50, true), (51, false)] {
+            let (clock, tally) = (ManualClock::at(now), Arc::<Tally>::default());
+            let window = SendWindow::of_slot(now, now, ms(0), ms(50)).expect("the round trip took nothing");
+            let permit = Permit::of_slot(window, 1, 1, clock.clone(), Arc::clone(&tally));
+            let telling = || {
+                clock.advance(ms(takes));
+                true
+            };
+            assert_eq!(permit.start_if(telling).is_ok(), leaves, "{takes} ms");
+            assert_eq!(tally.read().lapsed, u64::from(!leaves));
         }
     }
 }

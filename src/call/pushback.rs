@@ -4,7 +4,6 @@
 //! goes away. One report of a budget is on its way at a time; what is heard meanwhile is reported with the next one.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +12,9 @@ use crate::counters::Tally;
 use crate::policy::Instant;
 use crate::store::{Progress, Store};
 
+/// A task that has not moved for so long after it ought to have stands still, with the runtime under it.
+const OVERDUE: Duration = Duration::from_secs(5);
+
 pub(crate) struct Pushbacks<C: Clock, S: Store>(Arc<Inner<C, S>>);
 
 struct Inner<C: Clock, S: Store> {
@@ -20,8 +22,26 @@ struct Inner<C: Clock, S: Store> {
     store: Arc<S>,
     store_call: Duration,
     tally: Arc<Tally>,
-    /// The budgets with a report on its way, and what is to be reported next.
-    under_way: Mutex<HashMap<Arc<str>, Option<Wanted>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By budget.
+    under_way: HashMap<Arc<str>, UnderWay>,
+    /// How many ways there were.
+    ways: u64,
+}
+
+/// A report on its way.
+struct UnderWay {
+    /// Of its way.
+    number: u64,
+    wanted: Wanted,
+    /// When it has come to an end.
+    due: Instant,
+    /// What is to be reported after it.
+    next: Option<Wanted>,
 }
 
 /// No slot before this moment.
@@ -33,31 +53,48 @@ struct Wanted {
 
 impl<C: Clock, S: Store> Pushbacks<C, S> {
     pub fn new(clock: C, store: Arc<S>, store_call: Duration, tally: Arc<Tally>) -> Self {
-        Self(Arc::new(Inner { clock, store, store_call, tally, under_way: Mutex::default() }))
+        Self(Arc::new(Inner { clock, store, store_call, tally, state: Mutex::default() }))
     }
 
     /// No slot of the budget is to start within this time.
     pub fn report(&self, budget: &Arc<str>, by: Duration, reason: Arc<str>) {
-        let wanted = Wanted { until: self.0.clock.now() + by, reason };
-        match self.0.under_way().entry(Arc::clone(budget)) {
-            Entry::Occupied(mut entry) => {
-                let next = entry.get_mut();
-                if next.as_ref().is_none_or(|next| next.until < wanted.until) {
-                    *next = Some(wanted);
-                }
-                return;
-            }
-            Entry::Vacant(entry) => drop(entry.insert(None)),
-        }
+        let now = self.0.clock.now();
+        let heard = Wanted { until: now + by, reason };
         // Not under the lock: a runtime that is shutting down drops the task at once, and that takes the lock.
-        let way = Way { inner: Arc::clone(&self.0), budget: Arc::clone(budget) };
-        tokio::spawn(way.run(wanted));
+        if let Some((way, wanted)) = self.0.way(now, budget, heard) {
+            tokio::spawn(way.run(wanted));
+        }
     }
 }
 
 impl<C: Clock, S: Store> Inner<C, S> {
-    fn under_way(&self) -> MutexGuard<'_, HashMap<Arc<str>, Option<Wanted>>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A new way, and its first report. None: what was heard goes with the one under way.
+    fn way(self: &Arc<Self>, now: Instant, budget: &Arc<str>, heard: Wanted) -> Option<(Way<C, S>, Wanted)> {
+        let mut state = self.state();
+        let wanted = match state.under_way.get_mut(budget) {
+            Some(under_way) if now < under_way.due + OVERDUE => {
+                under_way.next = Some(heard.or_later(under_way.next.take()));
+                return None;
+            }
+            // It stands still: nobody knows what of it the store has heard.
+            Some(under_way) => heard.or_later(under_way.next.take()).or_later(Some(under_way.wanted.clone())),
+            None => heard,
+        };
+        state.ways += 1;
+        let (number, due) = (state.ways, now + self.store_call);
+        let under_way = UnderWay { number, wanted: wanted.clone(), due, next: None };
+        state.under_way.insert(Arc::clone(budget), under_way);
+        Some((Way { inner: Arc::clone(self), budget: Arc::clone(budget), number }, wanted))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wanted {
+    fn or_later(self, other: Option<Self>) -> Self {
+        other.filter(|other| self.until < other.until).unwrap_or(self)
     }
 }
 
@@ -65,6 +102,7 @@ impl<C: Clock, S: Store> Inner<C, S> {
 struct Way<C: Clock, S: Store> {
     inner: Arc<Inner<C, S>>,
     budget: Arc<str>,
+    number: u64,
 }
 
 impl<C: Clock, S: Store> Way<C, S> {
@@ -95,20 +133,66 @@ impl<C: Clock, S: Store> Way<C, S> {
         tracing::warn!(budget, reason = &*reason, error = failed, "call_budget_pushback_not_reported");
     }
 
-    /// What was heard meanwhile. None: this way has ended.
+    /// What was heard meanwhile. None: this way has ended, or another one has taken its place.
     fn next(&self) -> Option<Wanted> {
-        let mut under_way = self.inner.under_way();
-        let next = under_way.get_mut(&self.budget).and_then(Option::take);
-        if next.is_none() {
-            under_way.remove(&self.budget);
+        let due = self.inner.clock.now() + self.inner.store_call;
+        let mut state = self.inner.state();
+        let under_way = state.under_way.get_mut(&self.budget).filter(|one| one.number == self.number)?;
+        if let Some(next) = under_way.next.take() {
+            (under_way.wanted, under_way.due) = (next.clone(), due);
+            return Some(next);
         }
-        next
+        state.under_way.remove(&self.budget);
+        None
     }
 }
 
 impl<C: Clock, S: Store> Drop for Way<C, S> {
     /// Also where its runtime shuts down: the next report begins another.
     fn drop(&mut self) {
-        self.inner.under_way().remove(&self.budget);
+        let mut state = self.inner.state();
+        if state.under_way.get(&self.budget).is_some_and(|one| one.number == self.number) {
+            state.under_way.remove(&self.budget);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_util::{ManualClock, MemoryStore};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_way_that_has_ended_leaves_a_newer_one_alone() {
+        let clock = ManualClock::at(Instant::default() + SECOND);
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let pushbacks = Pushbacks::new(clock.clone(), store, SECOND, Arc::default());
+        let (budget, heard) = (Arc::from("kis-real"), || Wanted { until: clock.now() + SECOND, reason: "why".into() });
+        let (first, _) = pushbacks.0.way(clock.now(), &budget, heard()).expect("nothing is under way");
+        assert!(pushbacks.0.way(clock.now(), &budget, heard()).is_none(), "it goes with the first");
+        assert!(first.next().is_some() && first.next().is_none());
+        let (second, _) = pushbacks.0.way(clock.now(), &budget, heard()).expect("the first has ended");
+        drop(first);
+        assert!(pushbacks.0.way(clock.now(), &budget, heard()).is_none(), "the second is under way");
+        drop(second);
+        assert!(pushbacks.0.state().under_way.is_empty());
+    }
+
+    #[test]
+    fn a_way_that_stands_still_is_replaced_and_what_it_had_to_report_is_not_lost() {
+        let clock = ManualClock::at(Instant::default() + SECOND);
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let pushbacks = Pushbacks::new(clock.clone(), store, SECOND, Arc::default());
+        let budget = Arc::from("kis-real");
+        let heard = |seconds| Wanted { until: clock.now() + SECOND * seconds, reason: "why".into() };
+        let (still, longest) = pushbacks.0.way(clock.now(), &budget, heard(60)).expect("nothing is under way");
+        clock.advance(SECOND + OVERDUE);
+        let (_second, wanted) = pushbacks.0.way(clock.now(), &budget, heard(1)).expect("the first stands still");
+        assert_eq!(wanted.until, longest.until);
+        assert!(still.next().is_none(), "it is not needed any longer");
+        drop(still);
+        assert!(pushbacks.0.way(clock.now(), &budget, heard(1)).is_none(), "the second is under way");
     }
 }

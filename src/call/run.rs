@@ -1,13 +1,15 @@
 //! One call, over all its attempts.
 
 use std::error::Error;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::attempt::Attempt;
-use super::tokens::Issued;
+use super::tokens::{Issued, Look};
 use super::{Answer, Answered, CallError, CallOptions, Credential, Failed};
 use crate::breaker::{self, Breaker, Pass};
 use crate::clock::Clock;
@@ -32,7 +34,7 @@ pub(super) struct Call<'a, C: Clock, S: Store> {
     class: Arc<str>,
     cost: u32,
     idempotent: bool,
-    /// Of all waits together.
+    /// Of all waits together: each attempt moves it by the time that it took.
     deadline: Instant,
     /// Begun so far.
     attempts: u32,
@@ -85,6 +87,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             token_surface: surface.token_surface.clone(),
             credential: Arc::clone(&credential.label),
             revision: credential.revision,
+            issues_tokens: front.tokens.has_source(&surface.name),
         };
         let may_probe = front.surfaces.may_probe(&class);
         Ok(Self {
@@ -119,8 +122,10 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
                 Err(refused) => return so_far.unwrap_or(Err(refused)),
             };
             // From here to the first poll of the request nothing waits: the window is open now.
-            let Some(underway) = self.begin(ready) else {
-                continue;
+            let underway = match self.begin(ready) {
+                Ok(Some(underway)) => underway,
+                Ok(None) => continue,
+                Err(refused) => return so_far.unwrap_or(Err(refused)),
             };
             let timeout = underway.began + self.surface.attempt_timeout;
             let sent = self.budgets.clock().until(timeout, request(underway.pass.attempt.clone())).await;
@@ -147,16 +152,24 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
 
     /// Holds, breaker, token, slot: what may refuse for nothing goes first.
     async fn ready(&self) -> Result<Ready<C>, CallError> {
-        let trial = self.unheld()?;
+        // Before the holds are asked: none that begins later is missed.
+        let mut held = self.budgets.held().subscribe();
+        let mut trial = self.unheld(None)?;
         let mut pass = self.admit()?;
-        let token = self.token().await?;
-        let permit = self.slot(&mut pass).await?;
+        let token = self.token(&mut pass).await?;
+        let permit = self.slot(&mut trial, &mut pass, &mut held).await?;
         Ok(Ready { trial, pass, token, permit })
     }
 
-    fn unheld(&self) -> Result<Trial, CallError> {
+    /// Asks the holds, or asks them again, whose answer was `before`.
+    fn unheld(&self, before: Option<Trial>) -> Result<Trial, CallError> {
         let now = self.budgets.clock().now();
-        let admitted = self.budgets.front().board.holds().admit(now, &self.who);
+        let mut holds = self.budgets.front().board.holds();
+        let admitted = match before {
+            None => holds.admit(now, &self.who),
+            Some(trial) => holds.admit_again(now, &self.who, trial),
+        };
+        drop(holds);
         admitted.map_err(|Held { scope, until, why }| {
             self.budgets.tally().refused_by_hold.add(1);
             let retry_after = until.saturating_since(now);
@@ -175,56 +188,86 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
         })
     }
 
-    async fn token(&self) -> Result<Option<Issued>, CallError> {
+    /// A token. Where it has to be waited for, the pass is given back first and there is a new one: the surface that issues
+    /// the token may need its place.
+    async fn token(&self, pass: &mut Option<Pass<C>>) -> Result<Option<Issued>, CallError> {
         let tokens = &self.budgets.front().tokens;
         let Some(surface) = self.token_surface() else {
             return Ok(None);
         };
         let longest = self.budgets.longest_fetch(surface);
-        match tokens.get(self.budgets, surface, &self.credential, self.deadline, longest).await {
-            Ok(token) => Ok(Some(token)),
-            Err(source) => Err(CallError::Token { surface: Arc::clone(&self.surface.name), source }),
-        }
+        let awaited = match tokens.look(self.budgets, surface, &self.credential, longest) {
+            Look::Token(token) => return Ok(Some(token)),
+            Look::Coming(awaited) => awaited,
+        };
+        drop(pass.take());
+        let token = tokens.wait(self.budgets, awaited, self.deadline, longest).await;
+        let token = token.map_err(|source| CallError::Token { surface: Arc::clone(&self.surface.name), source })?;
+        *pass = self.admit()?;
+        Ok(Some(token))
     }
 
     /// The surface that issues its tokens, where somebody fetches them.
     fn token_surface(&self) -> Option<&Arc<str>> {
         let surface = self.surface.token_surface.as_ref()?;
-        self.budgets.front().tokens.source(surface).map(|_| surface)
+        self.budgets.front().tokens.has_source(surface).then_some(surface)
     }
 
     /// A slot. Whoever waits for one learns at once that the breaker has changed: then the pass in hand is worth nothing,
-    /// and there is a new one or there is none.
-    async fn slot(&self, pass: &mut Option<Pass<C>>) -> Result<Permit<C>, CallError> {
+    /// and there is a new one or there is none. The same with holds.
+    async fn slot(
+        &self,
+        trial: &mut Trial,
+        pass: &mut Option<Pass<C>>,
+        held: &mut watch::Receiver<()>,
+    ) -> Result<Permit<C>, CallError> {
         let now = self.budgets.clock().now();
         let options = Options { cost: self.cost, max_wait: Some(self.deadline.saturating_since(now)) };
         let mut slot = pin!(self.budgets.acquire_with(&self.surface.budget, &self.class, options));
         loop {
-            let (Some(breaker), Some(in_hand)) = (&self.breaker, &*pass) else {
-                return slot.await.map_err(CallError::Budget);
+            let outdated = async {
+                match (&self.breaker, &*pass) {
+                    (Some(breaker), Some(in_hand)) => breaker.outdates(in_hand).await,
+                    _ => pending().await,
+                }
             };
             tokio::select! {
                 biased;
                 permit = &mut slot => return permit.map_err(CallError::Budget),
-                () = breaker.outdates(in_hand) => {}
+                () = outdated => {
+                    // Given back first: it may be the probe that the next admission needs.
+                    drop(pass.take());
+                    *pass = self.admit()?;
+                }
+                Ok(()) = held.changed() => {
+                    let before = std::mem::replace(trial, Trial::NONE);
+                    *trial = self.unheld(Some(before))?;
+                }
             }
-            // Given back first: it may be the probe that the next admission needs.
-            drop(pass.take());
-            *pass = self.admit()?;
         }
     }
 
     /// The attempt begins, unless pass or window is over.
-    fn begin(&mut self, ready: Ready<C>) -> Option<Underway<C>> {
+    ///
+    /// # Errors
+    /// It is held by now.
+    fn begin(&mut self, ready: Ready<C>) -> Result<Option<Underway<C>>, CallError> {
         let Ready { trial, mut pass, token, permit } = ready;
+        let trial = self.unheld(Some(trial))?;
         let token_value = token.as_ref().map(|token| Arc::clone(&token.value));
         let attempt = Attempt::new(self.attempts + 1, token_value, &permit);
         // The window first: a probe that the breaker saw begin counts as one.
-        let sending = permit.start_if(|| pass.as_mut().is_none_or(|pass| pass.sending().is_ok())).ok()?;
+        let Ok(sending) = permit.start_if(|| pass.as_mut().is_none_or(|pass| pass.sending().is_ok())) else {
+            // Whatever time it took to begin, the vendor was not silent.
+            if let Some(pass) = &pass {
+                pass.heard();
+            }
+            return Ok(None);
+        };
         self.attempts += 1;
         self.budgets.tally().attempts.add(1);
         let pass = OnPass { pass, attempt };
-        Some(Underway { trial, pass, token, sending, began: self.budgets.clock().now() })
+        Ok(Some(Underway { trial, pass, token, sending, began: self.budgets.clock().now() }))
     }
 
     /// Classifies and settles; what the call has come to, and how long to wait before another attempt.
@@ -233,6 +276,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
         let elapsed = clock.now().saturating_since(underway.began);
         let (mut finding, retry_after) = judged(&self.surface, &ending, clock);
         let refresh = self.refresh(&underway, &mut finding);
+        self.deadline = self.deadline_after(underway.began);
         self.settle(underway, &finding, elapsed, retry_after);
         let on_its_way = matches!(ending, Err((Broken::Interrupted | Broken::TimedOut, _)));
         self.outcome_unknown |= finding.outcome_unknown || on_its_way;
@@ -258,15 +302,21 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
         CallError::Failed { surface: Arc::clone(&self.surface.name), finding, attempts: self.attempts, source }
     }
 
-    /// Whether there is to be one more attempt with a new token: once a call. Where there is not, the credential is held.
+    /// The deadline of the waits, now that an attempt has ended that began then.
+    fn deadline_after(&self, began: Instant) -> Instant {
+        self.deadline + self.budgets.clock().now().saturating_since(began)
+    }
+
+    /// Whether there is to be one more attempt with a new token: once a call. Where a new one was refused as well, by this
+    /// call or by one before, the credential is held.
     fn refresh(&mut self, underway: &Underway<C>, finding: &mut Finding) -> bool {
         if finding.action != Action::RefreshToken {
             return false;
         }
         if let (Some(token), Some(surface)) = (&underway.token, self.token_surface()) {
             self.budgets.front().tokens.failed(surface, &self.credential, token);
-            if !std::mem::replace(&mut self.refreshed, true) {
-                return true;
+            if token.is_proven() && !std::mem::replace(&mut self.refreshed, true) {
+                return self.budgets.clock().now() <= self.deadline_after(underway.began);
             }
         }
         *finding = finding.clone().without_refresh();
@@ -275,7 +325,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
 
     fn settle(&self, underway: Underway<C>, finding: &Finding, elapsed: Duration, retry_after: Option<Duration>) {
         let (front, tally) = (self.budgets.front(), self.budgets.tally());
-        let Underway { trial, mut pass, sending, .. } = underway;
+        let Underway { trial, mut pass, token, sending, .. } = underway;
         // The whole answer is in: the class's place is free.
         drop(sending);
         match finding.verdict {
@@ -284,6 +334,9 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             Verdict::None => &tally.verdicts_none,
         }
         .add(1);
+        if let (Verdict::Good, Some(token)) = (finding.verdict, token) {
+            token.prove();
+        }
         front.board.holds().settle(self.budgets.clock().now(), &self.who, trial, Some(finding));
         let asked_for = match (finding.verdict, finding.action) {
             (Verdict::Bad, Action::HoldSurface(hold)) => retry_after.max(Some(hold)),
@@ -303,6 +356,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             front.throttled.count(&self.surface.name, finding.code.as_ref(), pushback);
         }
         if !matches!(finding.action, Action::Nothing | Action::PushBack(_) | Action::RefreshToken) {
+            self.budgets.held().send_replace(());
             front.changed();
         }
     }

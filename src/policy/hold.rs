@@ -43,6 +43,8 @@ pub struct Holder {
     pub credential: Arc<str>,
     /// Changes when what stands behind the label changes: no hold on the one before concerns it.
     pub revision: u64,
+    /// Its surface issues the tokens of others: what it does for a trial that is out is a part of that.
+    pub issues_tokens: bool,
 }
 
 /// Why a call is refused although the breaker lets it pass.
@@ -57,7 +59,16 @@ pub struct Held {
 /// The one call that is let through after a hold, where it is one. Dropping it lets another one through.
 #[must_use = "settle it: a trial that is dropped tells nothing of the credential"]
 #[derive(Debug)]
-pub struct Trial(Option<Arc<()>>);
+pub struct Trial {
+    out: Option<Arc<()>>,
+    /// It fetches the token that the trial needs: it can fail the trial, and its success alone proves nothing.
+    part: bool,
+}
+
+impl Trial {
+    /// No trial.
+    pub const NONE: Self = Self { out: None, part: false };
+}
 
 #[derive(Debug, Default)]
 pub struct Holds {
@@ -111,18 +122,23 @@ impl Holds {
     /// The hold that lasts longest.
     pub fn admit(&mut self, now: Instant, who: &Holder) -> Result<Trial, Held> {
         if self.credentials.is_empty() && self.surfaces.is_empty() {
-            return Ok(Trial(None));
+            return Ok(Trial::NONE);
         }
         self.forget(now);
-        let surface = self.surfaces.get(&who.surface).and_then(|hold| hold.held(now, || of_surface(&who.surface)));
         let key = Key::of(who);
         let entry = self.credentials.get(&key).filter(|entry| now < entry.over());
-        let credential = entry.and_then(|entry| entry.held(now, &key));
-        if let Some(held) = longest(surface, credential) {
+        let doubt = entry.and_then(|entry| entry.doubt.as_ref());
+        if who.issues_tokens
+            && let Some(out) = doubt.and_then(|doubt| doubt.out(now))
+        {
+            return self.beside_the_doubt(now, who, Trial { out: Some(out), part: true });
+        }
+        let surface = self.surfaces.get(&who.surface).and_then(|hold| hold.held(now, || of_surface(&who.surface)));
+        if let Some(held) = longest(surface, entry.and_then(|entry| entry.held(now, &key))) {
             return Err(held);
         }
-        if entry.is_none_or(|entry| entry.doubt.is_none()) {
-            return Ok(Trial(None));
+        if doubt.is_none() {
+            return Ok(Trial::NONE);
         }
         let place = Arc::new(());
         let out = Out { alive: Arc::downgrade(&place), since: now };
@@ -131,7 +147,29 @@ impl Holds {
                 doubt.trial = Some(out);
             }
         });
-        Ok(Trial(Some(place)))
+        Ok(Trial { out: Some(place), part: false })
+    }
+
+    /// Whether a call that was let through, and has waited since, may still go.
+    ///
+    /// # Errors
+    /// As [`Holds::admit`]; then its trial is over, where it is one.
+    pub fn admit_again(&mut self, now: Instant, who: &Holder, trial: Trial) -> Result<Trial, Held> {
+        let doubt = self.credentials.get(&Key::of(who)).and_then(|entry| entry.doubt.as_ref());
+        if doubt.is_some_and(|doubt| doubt.is_tried_by(&trial)) {
+            return self.beside_the_doubt(now, who, trial);
+        }
+        drop(trial);
+        self.admit(now, who)
+    }
+
+    /// What is held besides the doubt that this trial is about.
+    fn beside_the_doubt(&self, now: Instant, who: &Holder, trial: Trial) -> Result<Trial, Held> {
+        let surface = self.surfaces.get(&who.surface).and_then(|hold| hold.held(now, || of_surface(&who.surface)));
+        let key = Key::of(who);
+        let pause = self.credentials.get(&key).and_then(|entry| entry.pause.as_ref());
+        let pause = pause.and_then(|hold| hold.held(now, || of_credential(&key)));
+        longest(surface, pause).map_or(Ok(trial), Err)
     }
 
     /// The call ended as `finding` says, or (`None`) without anything learned.
@@ -152,7 +190,7 @@ impl Holds {
             Action::Nothing | Action::PushBack(_) | Action::RefreshToken => {}
         }
         // Only a trial ends a doubt: other good answers may be to calls that were under way before it began.
-        if finding.verdict == Verdict::Good && trial.0.is_some() {
+        if finding.verdict == Verdict::Good && trial.out.is_some() && !trial.part {
             self.change(now, &Key::of(who), |entry| {
                 if entry.doubt.as_ref().is_some_and(|doubt| doubt.is_tried_by(&trial)) {
                     entry.doubt = None;
@@ -236,7 +274,7 @@ impl Key {
 
 impl Entry {
     fn held(&self, now: Instant, key: &Key) -> Option<Held> {
-        let scope = || format!("credential \"{}\" at {}", key.credential, key.account);
+        let scope = || of_credential(key);
         let pause = self.pause.as_ref().and_then(|hold| hold.held(now, scope));
         let doubt = self.doubt.as_ref().and_then(|doubt| {
             let until = doubt.free_at(now).unwrap_or(doubt.hold.until);
@@ -264,9 +302,14 @@ impl Doubt {
         (now < lost).then(|| lost.min(now + SOON))
     }
 
+    /// The trial that is out and not lost.
+    fn out(&self, now: Instant) -> Option<Arc<()>> {
+        self.trial.as_ref().filter(|out| now < out.since + TRIAL_LOST)?.alive.upgrade()
+    }
+
     fn is_tried_by(&self, trial: &Trial) -> bool {
         let out = self.trial.as_ref().and_then(|out| out.alive.upgrade());
-        out.zip(trial.0.as_ref()).is_some_and(|(out, trial)| Arc::ptr_eq(&out, trial))
+        out.zip(trial.out.as_ref()).is_some_and(|(out, trial)| Arc::ptr_eq(&out, trial))
     }
 }
 
@@ -274,6 +317,10 @@ impl Hold {
     fn held(&self, now: Instant, scope: impl FnOnce() -> String) -> Option<Held> {
         (now < self.until).then(|| Held { scope: scope(), until: self.until, why: Arc::clone(&self.why) })
     }
+}
+
+fn of_credential(key: &Key) -> String {
+    format!("credential \"{}\" at {}", key.credential, key.account)
 }
 
 fn of_surface(surface: &str) -> String {

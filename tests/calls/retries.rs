@@ -41,10 +41,16 @@ async fn a_wait_that_would_pass_max_wait_is_not_begun() {
 
 #[tokio::test]
 async fn max_wait_bounds_the_waits_of_a_call_and_not_its_attempts() {
-    let stage = Stage::new();
-    let script = Script::of([Step::After(5 * SECOND, Box::new(Step::Answer(Reply::bad())))]);
-    let answered = stage.call_with("kis/real/chart", "desk", within(2 * SECOND), &script).await.unwrap();
-    assert_eq!((answered.attempts, answered.elapsed), (1, 5 * SECOND));
+    // The waits before retries are 1 s and 2 s.
+    for (max_wait, attempts) in [(ms(900), 1), (ms(2900), 2), (ms(3500), 3)] {
+        let stage = Stage::new();
+        let began = stage.clock.now();
+        let script = Script::of((0..3).map(|_| Step::After(5 * SECOND, Box::new(Step::Answer(Reply::bad())))));
+        let answered = stage.call_with("kis/real/chart", "desk", within(max_wait), &script).await.unwrap();
+        assert_eq!((answered.attempts, answered.finding.verdict), (attempts, Verdict::Bad), "{max_wait:?}");
+        assert!(answered.elapsed >= 5 * SECOND && answered.elapsed < 6 * SECOND, "{:?}", answered.elapsed);
+        assert!(stage.clock.now() <= began + attempts * 6 * SECOND + max_wait);
+    }
 }
 
 #[tokio::test]

@@ -116,3 +116,22 @@ async fn with_the_switch_off_the_process_pushes_itself_back() {
     }
     drop(budgets.acquire("kis-token", "token").await.unwrap());
 }
+
+#[test]
+fn a_pushback_whose_runtime_stands_still_goes_with_the_next_one() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (still, alive) = (runtime(), runtime());
+    let stage = Stage::new();
+    let another = stage.another();
+    let throttled = Script::of([over_the_rate(), over_the_rate()]);
+    still.block_on(stage.call("kis/real/quote", "desk", &throttled)).unwrap();
+    stage.clock.advance(10 * SECOND);
+    alive.block_on(async {
+        stage.call("kis/real/quote", "desk", &throttled).await.unwrap();
+        settle().await;
+        let pushed_back = stage.clock.now();
+        drop(driven(&stage.clock, another.acquire("kis-real", "order")).await.unwrap());
+        assert!(stage.clock.now() >= pushed_back + ms(990), "{:?}", stage.clock.now());
+    });
+    assert_eq!((throttled.sent(), stage.budgets.counters().pushbacks), (2, 1));
+}

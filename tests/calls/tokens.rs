@@ -1,5 +1,6 @@
 //! Access tokens: fetched once for all, renewed in time, dropped when they failed, and never shown.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,9 +8,9 @@ use std::time::Duration;
 use call_budget::clock::Clock;
 use call_budget::policy::breaker::Shown;
 use call_budget::policy::verdict::Verdict;
-use call_budget::{CallError, CallOptions, Credential, Token};
+use call_budget::{CallBudget, CallError, CallOptions, Credential, Settings, Token};
 
-use crate::stage::{Reply, SECOND, Script, Stage, Step, driven, ms, settle};
+use crate::stage::{Reply, SECOND, SURFACES, Script, Stage, Step, driven, ms, settle};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -246,4 +247,108 @@ async fn a_token_is_never_printed() {
     assert!(seen.contains("hidden") && !seen.contains("s3cret"), "{seen}");
     let token = Token { value: "s3cret".into(), valid_for: DAY };
     assert!(!format!("{token:?}").contains("s3cret"));
+}
+
+#[tokio::test]
+async fn no_probe_is_out_while_a_token_is_fetched() {
+    let stage = Stage::new();
+    numbered(&stage, DAY, 5 * SECOND);
+    stage.call("kis/real/quote", "other", &Script::default()).await.unwrap();
+    stage.trip("kis/real/quote");
+    stage.clock.advance(30 * SECOND);
+    let (budgets, script) = (stage.budgets.clone(), Script::default());
+    let requests = script.requests(&stage.clock);
+    let waiting = tokio::spawn(async move { budgets.call("kis/real/quote", &Credential::new("desk"), requests).await });
+    settle().await;
+    assert_eq!(stage.breaker("kis/real/quote").view().shown, Shown::ProbeDue);
+    stage.call("kis/real/quote", "other", &Script::default()).await.expect("it has its token, and is the probe");
+    driven(&stage.clock, waiting).await.unwrap().unwrap();
+    assert_eq!(script.sent(), 1);
+}
+
+#[tokio::test]
+async fn a_token_surface_that_shares_the_breaker_can_be_its_probe() {
+    let (own, shared) = (
+        "class = \"token\"\n    vendor = \"kis\"\n    breaker = \"escalating-evenly\"",
+        "class = \"token\"\n    vendor = \"kis\"\n    breaker_of = \"kis/real/quote\"",
+    );
+    assert!(SURFACES.contains(own));
+    let settings = Settings::of_toml(&SURFACES.replace(own, shared), Path::new("")).unwrap();
+    let mut stage = Stage::new();
+    stage.budgets = CallBudget::with_store(&settings, stage.clock.clone(), stage.store.clone()).unwrap();
+    let clock = stage.clock.clone();
+    let source = move |budgets: crate::stage::Budgets, credential| {
+        let requests = Script::default().requests(&clock);
+        async move {
+            budgets.call("kis/real/token", &credential, requests).await?;
+            Ok(Token { value: "t".into(), valid_for: DAY })
+        }
+    };
+    stage.budgets.tokens_from("kis/real/token", source).unwrap();
+    stage.trip("kis/real/quote");
+    stage.clock.advance(30 * SECOND);
+    stage.call("kis/real/quote", "desk", &Script::default()).await.unwrap();
+    assert_eq!(stage.breaker("kis/real/quote").view().shown, Shown::Closed);
+}
+
+#[tokio::test]
+async fn tokens_that_are_refused_one_after_the_other_hold_the_credential_whichever_calls_find_out() {
+    let stage = Stage::with_units(1);
+    let fetched = numbered(&stage, DAY, ms(5));
+    let script = Script::of((0..99).map(|_| expired()));
+    // The slot of a second attempt is further away than any of these waits.
+    let options = CallOptions { max_wait: Some(ms(500)), ..CallOptions::default() };
+    let mut codes = Vec::new();
+    for _ in 0..10 {
+        stage.clock.advance(2 * SECOND);
+        match stage.call_with("kis/real/quote", "desk", options.clone(), &script).await {
+            Ok(answered) => assert_eq!((answered.attempts, answered.finding.verdict), (1, Verdict::None)),
+            Err(error) => codes.push(error.code()),
+        }
+    }
+    assert_eq!((script.tokens(), fetched.load(Ordering::SeqCst)), (vec!["t1".into(), "t2".into()], 2));
+    assert_eq!(codes, ["CALL_BUDGET_HELD"; 8]);
+}
+
+/// A runtime that does nothing unless it is told to.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+#[test]
+fn a_fetch_whose_runtime_stands_still_is_replaced() {
+    let (still, alive) = (runtime(), runtime());
+    let stage = Stage::new();
+    let fetched = numbered(&stage, DAY, ms(5));
+    let (credential, script) = (Credential::new("desk"), Script::default());
+    let gone = stage.budgets.call("kis/real/quote", &credential, script.requests(&stage.clock));
+    assert!(still.block_on(crate::stage::dropped_after(1, gone)).is_none());
+    let options = CallOptions { max_wait: Some(100 * SECOND), ..CallOptions::default() };
+    alive.block_on(stage.call_with("kis/real/quote", "desk", options, &script)).unwrap();
+    assert!(stage.clock.now().since_boot() < 60 * SECOND, "{:?}", stage.clock.now());
+    assert_eq!((script.sent(), fetched.load(Ordering::SeqCst)), (1, 1), "the first has not even begun");
+    // It wakes up: what it brings is not kept.
+    still.block_on(driven(&stage.clock, async { stage.clock.sleep_until(stage.clock.now() + SECOND).await }));
+    alive.block_on(stage.call("kis/real/quote", "desk", &script)).unwrap();
+    assert_eq!(script.tokens(), ["t1", "t1"]);
+}
+
+#[test]
+fn a_renewal_whose_runtime_stands_still_is_replaced() {
+    let (still, alive) = (runtime(), runtime());
+    let stage = Stage::new();
+    let fetched = numbered(&stage, 1000 * SECOND, ms(5));
+    let script = Script::default();
+    alive.block_on(stage.call("kis/real/quote", "desk", &script)).unwrap();
+    stage.clock.advance(940 * SECOND);
+    let credential = Credential::new("desk");
+    let gone = stage.budgets.call("kis/real/quote", &credential, script.requests(&stage.clock));
+    still.block_on(crate::stage::dropped_after(1, gone));
+    stage.clock.advance(46 * SECOND);
+    alive.block_on(async {
+        stage.call("kis/real/quote", "desk", &script).await.unwrap();
+        driven(&stage.clock, async { stage.clock.sleep_until(stage.clock.now() + SECOND).await }).await;
+        stage.call("kis/real/quote", "desk", &script).await.unwrap();
+    });
+    assert_eq!((script.tokens().pop(), fetched.load(Ordering::SeqCst)), (Some("t2".into()), 2));
 }

@@ -15,6 +15,7 @@ fn who(credential: &str, revision: u64) -> Holder {
         token_surface: Some("kis/real/token".into()),
         credential: credential.into(),
         revision,
+        issues_tokens: false,
     }
 }
 
