@@ -196,26 +196,41 @@ impl<C: Clock, S: Store> Shift<C, S> {
     }
 
     fn told(&self, calm: bool, outcome: Result<Duration, StoreError>) {
-        let now = self.post.clock.now();
-        let mut state = self.post.state();
-        if state.on_duty != Some(self.number) {
-            return;
-        }
-        match outcome {
-            Ok(wait) if wait.is_zero() => (state.again, state.refused) = (!calm, false),
-            // Its second is not over: what is to be seen then.
-            Ok(wait) => (state.news, state.not_before) = (true, now + wait.min(AT_MOST_EVERY)),
-            Err(error) if error.kind == Failing::Misconfigured => {
-                state.again = !calm;
-                state.not_before = now + AFTER_REFUSAL;
-                if !std::mem::replace(&mut state.refused, true) {
-                    tracing::info!(%error, "the store cannot show this process's breakers");
+        let first_refusal = {
+            let now = self.post.clock.now();
+            let mut state = self.post.state();
+            if state.on_duty != Some(self.number) {
+                return;
+            }
+            match &outcome {
+                Ok(wait) if wait.is_zero() => {
+                    (state.again, state.refused) = (!calm, false);
+                    false
+                }
+                // Its second is not over: what is to be seen then.
+                Ok(wait) => {
+                    (state.news, state.not_before) = (true, now + (*wait).min(AT_MOST_EVERY));
+                    false
+                }
+                Err(error) if error.kind == Failing::Misconfigured => {
+                    (state.again, state.not_before) = (!calm, now + AFTER_REFUSAL);
+                    !std::mem::replace(&mut state.refused, true)
+                }
+                Err(_) => {
+                    state.again = true;
+                    false
                 }
             }
-            Err(error) => {
-                state.again = true;
+        };
+        // Not under the lock: whoever listens may change a breaker.
+        match outcome {
+            Err(error) if error.kind != Failing::Misconfigured => {
                 tracing::debug!(%error, "the store was not told what this process's breakers look like");
             }
+            Err(error) if first_refusal => {
+                tracing::info!(%error, "the store cannot show this process's breakers");
+            }
+            _ => {}
         }
     }
 
