@@ -1,6 +1,7 @@
 //! The breaker on its own, as a program that uses nothing else of this library holds it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant as StdInstant};
 
@@ -204,6 +205,35 @@ fn a_subscriber_may_ask_the_breaker_and_what_it_causes_is_told_afterwards() {
         |name: &str| names.iter().position(|told| told == name).unwrap_or_else(|| panic!("no {name} in {names:?}"));
     assert!(at("circuit_breaker_opened") < at("circuit_breaker_by_hand"));
     assert!(at("circuit_breaker_by_hand") < at("circuit_episode_summary"));
+}
+
+#[test]
+fn failures_that_come_faster_than_they_can_be_told_keep_nobody_and_are_counted() {
+    let (breaker, _clock) = escalating();
+    breaker.observe("ops", "a flood", None);
+    let fail = |breaker: &Breaker<ManualClock>| breaker.admit().unwrap().settle(Verdict::Bad);
+    let flood = Arc::new(AtomicU64::new(1500));
+    let told = {
+        let (breaker, flood) = (breaker.clone(), Arc::clone(&flood));
+        Told::listen_and(move |line| {
+            if line.name() == "circuit_breaker_failure" {
+                for _ in 0..flood.swap(50, Ordering::SeqCst) {
+                    fail(&breaker);
+                }
+            }
+        })
+    };
+    // Without a bound this would never return: each that is told makes 50 more.
+    let (first, failed) = (fail(&breaker), breaker.view().failures);
+    assert_eq!((first, failed), (Counted::Yes, 1 + 1500 + 99 * 50));
+    flood.store(0, Ordering::SeqCst);
+    while told.names().len() < 1100 {
+        breaker.tend();
+    }
+    let lines = told.all("circuit_breaker_failure");
+    let left_out: u64 = lines.iter().filter_map(|line| line.fields.get("left_out")?.parse::<u64>().ok()).sum();
+    assert_eq!(lines.len() as u64 + left_out, failed, "each is told or counted");
+    assert_eq!(lines.last().unwrap().field("fail_count"), failed.to_string(), "the latest is told");
 }
 
 fn trip_once<C: Clock>(breaker: &Breaker<C>) {
