@@ -80,6 +80,8 @@ struct Post<C, S> {
 struct State {
     /// Something changed since the last look.
     news: bool,
+    /// The store may show something of this process.
+    shown: bool,
     /// What was seen last is to be told again.
     again: bool,
     /// When the last telling began.
@@ -183,19 +185,24 @@ impl<C: Clock, S: Store> Shift<C, S> {
             (state.news, state.told, state.due) = (false, Some(now), now + post.store_call);
         }
         let snapshots = (post.look)();
-        let calm = snapshots.iter().all(Snapshot::is_calm);
-        let outcome = if snapshots.is_empty() {
-            Ok(Duration::ZERO)
-        } else {
+        let shown = {
+            let mut state = post.state();
+            state.shown |= !snapshots.is_empty();
+            state.shown
+        };
+        let mut outcome = Ok(Duration::ZERO);
+        // Also where nothing is left: what was shown has to be taken away.
+        if shown {
             let progress = Arc::new(Progress::default());
             let publish = post.store.publish(post.process, &snapshots, &progress);
             let told = post.clock.until(now + post.store_call, publish).await;
-            told.unwrap_or_else(|| Err(StoreError::out_of_time(&progress)))
-        };
-        self.told(calm, outcome);
+            outcome = told.unwrap_or_else(|| Err(StoreError::out_of_time(&progress)));
+        }
+        self.told(&snapshots, outcome);
     }
 
-    fn told(&self, calm: bool, outcome: Result<Duration, StoreError>) {
+    fn told(&self, snapshots: &[Snapshot], outcome: Result<Duration, StoreError>) {
+        let calm = snapshots.iter().all(Snapshot::is_calm);
         let first_refusal = {
             let now = self.post.clock.now();
             let mut state = self.post.state();
@@ -204,7 +211,7 @@ impl<C: Clock, S: Store> Shift<C, S> {
             }
             match &outcome {
                 Ok(wait) if wait.is_zero() => {
-                    (state.again, state.refused) = (!calm, false);
+                    (state.again, state.refused, state.shown) = (!calm, false, !snapshots.is_empty());
                     false
                 }
                 // Its second is not over: what is to be seen then.

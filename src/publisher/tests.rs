@@ -194,6 +194,22 @@ async fn a_process_without_breakers_asks_no_store() {
 }
 
 #[tokio::test]
+async fn a_process_that_has_nothing_left_to_show_takes_away_what_it_showed() {
+    let desk = Desk::new();
+    desk.answer([Ok(ms(0)), Err(Failing::Unavailable)]);
+    desk.show(Shown::Held);
+    desk.publisher.changed();
+    desk.pass(5_000).await;
+    desk.shown.lock().unwrap().clear();
+    desk.pass(100_000).await;
+    assert_eq!(desk.told(), [(0, Shown::Held), (10_000, Shown::Closed), (20_000, Shown::Closed)]);
+    assert!(desk.is_idle());
+    desk.publisher.changed();
+    desk.pass(1_000).await;
+    assert_eq!(desk.told().len(), 3, "once is enough");
+}
+
+#[tokio::test]
 async fn with_the_last_publisher_the_task_ends() {
     let desk = Desk::new();
     desk.show(Shown::Open);
@@ -341,7 +357,7 @@ impl Store for Script {
     }
 
     async fn publish(&self, _: i64, told: &[Snapshot], _: &Arc<Progress>) -> Result<Duration, StoreError> {
-        let entry = (now(&self.clock), told[0].view.shown);
+        let entry = (now(&self.clock), told.first().map_or(Shown::Closed, |breaker| breaker.view.shown));
         self.told.lock().unwrap().push(entry);
         if self.hangs.lock().unwrap().pop_front().is_some() {
             pending::<()>().await;

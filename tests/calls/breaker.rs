@@ -1,21 +1,23 @@
 //! The breaker on its own, as a program that uses nothing else of this library holds it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant as StdInstant};
 
-use call_budget::Breaker;
 use call_budget::clock::{Clock, SystemClock};
 use call_budget::policy::Wall;
 use call_budget::policy::breaker::rules::Probes;
 use call_budget::policy::breaker::{Caller, Counted, Reason, Rules, Shown};
 use call_budget::policy::verdict::Verdict;
 use call_budget::test_util::{Instant, ManualClock};
+use call_budget::{Breaker, CallBudget, Credential, Settings};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tracing::Level;
 
+use crate::stage::{Reply, SURFACES, Script, Stage, Step, driven};
 use crate::told::Told;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -240,6 +242,27 @@ fn trip_once<C: Clock>(breaker: &Breaker<C>) {
     for _ in 0..5 {
         breaker.admit().unwrap().settle(Verdict::Bad);
     }
+}
+
+#[tokio::test]
+async fn a_surface_without_a_breaker_is_reported_while_something_is_held_on_it() {
+    let surfaces = SURFACES.replace(
+        "[surface.\"ai/chat\"]",
+        "[surface.\"alone/a\"]\nbudget = \"ai\"\nclass = \"minute\"\nvendor = \"kis\"\nbreaker = \"none\"\n\n[surface.\"ai/chat\"]",
+    );
+    let stage = Stage::new();
+    let settings = Settings::of_toml(&surfaces, Path::new("")).unwrap();
+    let budgets = CallBudget::with_store(&settings, stage.clock.clone(), stage.store.clone()).unwrap();
+    let alone = || budgets.breakers().into_iter().find(|report| &*report.name == "alone/a");
+    assert!(alone().is_none());
+    let over = Script::of([Step::Answer(Reply::kis(500, "EGW00215", ""))]);
+    let credential = Credential::new("desk");
+    driven(&stage.clock, budgets.call("alone/a", &credential, over.requests(&stage.clock))).await.unwrap();
+    let report = alone().expect("it is held");
+    assert_eq!((report.view.shown, report.surfaces, report.holds.len()), (Shown::Held, vec!["alone/a".into()], 1));
+    assert!(report.view.retry_at.unwrap() > stage.clock.now());
+    stage.clock.advance(60 * SECOND);
+    assert!(alone().is_none());
 }
 
 #[test]
