@@ -2,7 +2,7 @@
 -- it, and no lock of a budget is taken.
 --
 -- A process tells of all its breakers in one call, at most once a second. Durations only: caller and store share no clock.
--- SQLSTATEs: CB001 an argument is out of range; 23514 a name or a number breaks the constraint whose name is the sentence to
+-- SQLSTATEs: CB001 an argument is out of range; CB004 too many rows are kept; 23514 a name or a number breaks the constraint whose name is the sentence to
 -- read; those of class 22 a value has another type.
 
 -- Unlogged: worth nothing after a crash, and a commit that writes only here waits for no disk.
@@ -10,6 +10,8 @@ CREATE UNLOGGED TABLE call_budget.call_budget_breaker (
     -- 63 random bits that a process draws once. Its sessions' name, for people, goes with it.
     process          bigint           NOT NULL,
     breaker          call_budget.name NOT NULL,
+    -- Behind it: at most 20, of 100 characters.
+    surfaces         text[]           NOT NULL,
     application_name text             NOT NULL,
     published_us     bigint           NOT NULL,
     state            text             NOT NULL,
@@ -56,34 +58,44 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     last_us bigint;
     now_us  bigint;
+    own     bigint;
+    added   bigint;
 BEGIN
     IF (process_id >= 0) IS NOT TRUE
-        OR (CASE WHEN jsonb_typeof(breakers) = 'array' THEN jsonb_array_length(breakers) END BETWEEN 1 AND 100) IS NOT TRUE
+        OR (CASE WHEN jsonb_typeof(breakers) = 'array' THEN jsonb_array_length(breakers) END BETWEEN 0 AND 100) IS NOT TRUE
     THEN
-        RAISE EXCEPTION 'call_budget_publish_breakers: an argument is out of range: process_id >= 0, breakers a list of 1 to 100'
+        RAISE EXCEPTION 'call_budget_publish_breakers: an argument is out of range: process_id >= 0, breakers a list of at most 100'
             USING ERRCODE = 'CB001';
     END IF;
     -- In one order, here and below: two calls of one process must not wait for each other.
-    SELECT max(own.published_us) INTO last_us
+    SELECT max(o.published_us), count(*) INTO last_us, own
       FROM (SELECT b.published_us FROM call_budget.call_budget_breaker AS b
-             WHERE b.process = process_id ORDER BY b.breaker FOR UPDATE) AS own;
+             WHERE b.process = process_id ORDER BY b.breaker FOR UPDATE) AS o;
     now_us := call_budget.call_budget_now_us();
     -- (The clock may have gone back.)
     IF now_us - last_us BETWEEN 0 AND 999999 THEN
         RETURN last_us + 1000000 - now_us;
     END IF;
-    IF last_us IS NULL THEN
-        -- Whoever adds rows takes old ones away.
+    added := jsonb_array_length(breakers) - own;
+    IF added > 0 THEN
+        -- Whoever adds rows takes old ones away. Both looks are short, since the second keeps the table so.
         DELETE FROM call_budget.call_budget_breaker AS b
          USING (SELECT o.process, o.breaker FROM call_budget.call_budget_breaker AS o
-                 WHERE o.published_us NOT BETWEEN now_us - 3600000000 AND now_us + 3600000000
+                 WHERE o.published_us NOT BETWEEN now_us - 3600000000 AND now_us + 3600000000 AND o.process <> process_id
                  LIMIT 1000 FOR UPDATE SKIP LOCKED) AS old
          WHERE b.process = old.process AND b.breaker = old.breaker;
+        IF (SELECT count(*) FROM (SELECT FROM call_budget.call_budget_breaker LIMIT 10000) AS kept) + added > 10000 THEN
+            RAISE EXCEPTION 'call_budget_publish_breakers: 10,000 rows are kept, and none of them is an hour old'
+                USING ERRCODE = 'CB004';
+        END IF;
     END IF;
     INSERT INTO call_budget.call_budget_breaker AS b
-        (process, breaker, application_name, published_us, state, why, retry_us, rung, failure_rate_ppm, slow_rate_ppm,
+        (process, breaker, surfaces, application_name, published_us, state, why, retry_us, rung, failure_rate_ppm, slow_rate_ppm,
          successes, failures, rejected, episode_us, total_open_us, reopen_count, probe_count, cause, holds)
-    SELECT process_id, t.breaker, current_setting('application_name'), now_us, t.state,
+    SELECT process_id, t.breaker,
+           (SELECT coalesce(array_agg("left"(call_budget.call_budget_one_line(s.name), 100) ORDER BY s.place), '{}')
+              FROM unnest(t.surfaces) WITH ORDINALITY AS s (name, place) WHERE s.place <= 20),
+           current_setting('application_name'), now_us, t.state,
            call_budget.call_budget_one_line(t.why), t.retry_us, coalesce(t.rung, 0), t.failure_rate_ppm, t.slow_rate_ppm,
            coalesce(t.successes, 0), coalesce(t.failures, 0), coalesce(t.rejected, 0),
            t.episode_us, t.total_open_us, t.reopen_count, t.probe_count, t.cause,
@@ -93,12 +105,12 @@ BEGIN
               FROM (SELECT * FROM jsonb_to_recordset(coalesce(t.holds, '[]')) AS x (scope text, why text, left_us bigint)
                      LIMIT 20) AS h)
       FROM jsonb_to_recordset(breakers)
-        AS t (breaker text, state text, why text, retry_us bigint, rung integer, failure_rate_ppm integer,
+        AS t (breaker text, surfaces text[], state text, why text, retry_us bigint, rung integer, failure_rate_ppm integer,
               slow_rate_ppm integer, successes bigint, failures bigint, rejected bigint, episode_us bigint,
               total_open_us bigint, reopen_count integer, probe_count integer, cause text, holds jsonb)
      ORDER BY t.breaker
     ON CONFLICT (process, breaker) DO UPDATE
-       SET application_name = excluded.application_name, published_us = excluded.published_us, state = excluded.state,
+       SET surfaces = excluded.surfaces, application_name = excluded.application_name, published_us = excluded.published_us, state = excluded.state,
            why = excluded.why, retry_us = excluded.retry_us, rung = excluded.rung,
            failure_rate_ppm = excluded.failure_rate_ppm, slow_rate_ppm = excluded.slow_rate_ppm,
            successes = excluded.successes, failures = excluded.failures, rejected = excluded.rejected,
@@ -111,7 +123,7 @@ END $$;
 -- What there is to see: ages and remaining times, no dates. A process whose breakers are all closed has nothing new to tell, so
 -- its rows grow stale; an hour old they are shown no more.
 CREATE VIEW call_budget.call_budget_breaker_status AS
-SELECT b.breaker::text, b.process, b.application_name, b.state, b.why,
+SELECT b.breaker::text, b.surfaces, b.process, b.application_name, b.state, b.why,
        CASE WHEN b.retry_us IS NOT NULL THEN greatest(0, b.retry_us - n.age_us) END AS retry_us,
        b.rung, b.failure_rate_ppm, b.slow_rate_ppm, b.successes + b.failures AS calls, b.successes, b.failures, b.rejected,
        b.episode_us + n.age_us AS episode_age_us, b.total_open_us, b.reopen_count, b.probe_count, b.cause,

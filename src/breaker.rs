@@ -2,7 +2,8 @@
 //!
 //! The lock is held for one step of the machine, never across an await and never while somebody is told. Events are told
 //! in the order in which they happened, by whoever caused one and found nobody telling; so a subscriber that is slow, that
-//! asks the breaker, or that panics, damages no call.
+//! asks the breaker, or that panics, damages no call. Nobody tells for all others without end, and what waits to be told
+//! is bounded: where failures come faster than they can be told, the older of them are merged into the latest.
 
 pub(crate) mod tell;
 
@@ -16,9 +17,16 @@ use tokio::sync::watch;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::SettingsError;
-use crate::policy::breaker::{self as machine, Caller, Counted, Event, Moment, Order, Outcome, Refusal, Rules, View};
+use crate::policy::breaker::{
+    self as machine, Caller, Counted, Event, Moment, Order, Outcome, Reason, Refusal, Rules, View,
+};
 use crate::policy::verdict::Verdict;
 use crate::policy::{Instant, Wall};
+
+/// So many events wait to be told; failures beyond are merged.
+const UNTOLD: usize = 1000;
+/// So many are told by one caller in a row.
+const TURN: usize = 100;
 
 /// A circuit breaker, usable alone. Cheap to clone; clones share everything.
 pub struct Breaker<C: Clock = SystemClock>(Arc<Inner<C>>);
@@ -43,9 +51,17 @@ struct State {
     machine: machine::Breaker,
     /// What the wall showed when the clock showed that.
     seen: Moment,
-    untold: VecDeque<Event>,
+    untold: VecDeque<Untold>,
     /// Somebody is telling, and will tell what comes.
     telling: bool,
+    /// The end of the closed window of which others were told.
+    window_told: Instant,
+}
+
+struct Untold {
+    event: Event,
+    /// Failures before it that nobody is told of.
+    left_out: u64,
 }
 
 /// Leave for one attempt. Dropping it abandons it.
@@ -76,7 +92,7 @@ impl<C: Clock> Breaker<C> {
         Self::build(name.into(), rules, clock, None)
     }
 
-    /// `changed` is called after every change of state, with no lock held.
+    /// `changed` is called with every change of state, and with the first call that a closed window refuses; no lock is held.
     pub(crate) fn build(
         name: Arc<str>,
         rules: Rules,
@@ -89,7 +105,8 @@ impl<C: Clock> Breaker<C> {
         let seen = Moment { now: clock.now(), wall: clock.wall() };
         machine.tend(seen);
         let epoch = watch::Sender::new(machine.epoch());
-        let state = Mutex::new(State { machine, seen, untold: VecDeque::new(), telling: false });
+        let (untold, window_told) = (VecDeque::new(), Instant::default());
+        let state = Mutex::new(State { machine, seen, untold, telling: false, window_told });
         Ok(Self(Arc::new(Inner { name, clock, by_the_wall: zone.is_some(), zone, state, epoch, changed })))
     }
 
@@ -111,14 +128,14 @@ impl<C: Clock> Breaker<C> {
     /// # Errors
     /// As [`Breaker::admit`].
     pub fn admit_as(&self, caller: Caller) -> Result<Pass<C>, Refusal> {
-        let pass = self.step(Reading::Enough, |machine, at| machine.admit(at, caller))?;
+        let pass = self.ask(|machine, at| machine.admit(at, caller))?;
         Ok(Pass { breaker: self.clone(), pass: Some(pass), heard: AtomicBool::new(false) })
     }
 
     /// What there is to see. Changes nothing.
     pub fn view(&self) -> View {
-        let at = Moment { now: self.0.clock.now(), wall: self.0.clock.wall() };
-        self.0.state().machine.view(at)
+        let state = self.0.state();
+        state.machine.view(Moment { now: self.0.clock.now(), wall: self.0.clock.wall() })
     }
 
     /// Does what time alone has made due, so that it is told even while nobody calls. A breaker that is used needs it not.
@@ -167,12 +184,25 @@ impl<C: Clock> Breaker<C> {
         }
     }
 
+    /// A step that may refuse. A closed window makes no event: its first refusal is where it is noticed.
+    fn ask<T>(&self, work: impl FnOnce(&mut machine::Breaker, Moment) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        let answer = self.step(Reading::Enough, work);
+        if let Err(Refusal { reason: Reason::ClosedWindow, retry_at }) = &answer {
+            let told = std::mem::replace(&mut self.0.state().window_told, *retry_at);
+            if told <= self.0.clock.now() {
+                self.changed();
+            }
+        }
+        answer
+    }
+
     /// One step of the machine; then tells what happened.
     fn step<T>(&self, reading: Reading, work: impl FnOnce(&mut machine::Breaker, Moment) -> T) -> T {
-        let now = self.0.clock.now();
-        let wall = (self.0.by_the_wall || reading == Reading::Exact).then(|| self.0.clock.wall());
-        let (result, news) = {
+        let (result, news, changed) = {
             let mut state = self.0.state();
+            // Under the lock: whoever read them earlier and came later would set the wall back.
+            let now = self.0.clock.now();
+            let wall = (self.0.by_the_wall || reading == Reading::Exact).then(|| self.0.clock.wall());
             let at = Moment { now, wall: wall.unwrap_or_else(|| state.wall_at(now)) };
             if wall.is_some() {
                 state.seen = at;
@@ -181,38 +211,56 @@ impl<C: Clock> Breaker<C> {
             let result = work(&mut state.machine, at);
             let events = state.machine.take_events();
             let after = state.machine.epoch();
-            if events.is_empty() && before == after {
+            let nothing_left = state.telling || state.untold.is_empty();
+            if events.is_empty() && before == after && nothing_left {
                 return result;
             }
-            state.untold.extend(events);
-            (result, after)
+            let changed = before != after || !events.iter().all(is_failure);
+            if before != after {
+                state.window_told = Instant::default();
+            }
+            state.keep(events);
+            (result, after, changed)
         };
         self.0.epoch.send_if_modified(|epoch| {
             let later = news > *epoch;
             *epoch = news.max(*epoch);
             later
         });
+        if changed {
+            self.changed();
+        }
         self.tell();
         result
     }
 
+    #[cold]
+    fn changed(&self) {
+        if let Some(changed) = &self.0.changed {
+            tell::unharmed(changed);
+        }
+    }
+
+    /// Tells what nobody was told, unless somebody does. After a turn the rest is for the next one to come.
     #[cold]
     fn tell(&self) {
         let mut state = self.0.state();
         if std::mem::replace(&mut state.telling, true) {
             return;
         }
-        while let Some(event) = state.untold.pop_front() {
+        for _ in 0..TURN {
+            let Some(Untold { event, left_out }) = state.untold.pop_front() else { break };
             drop(state);
-            tell::unharmed(|| tell::event(&self.0.name, self.0.zone.as_ref(), &event));
-            if let Some(changed) = &self.0.changed
-                && !matches!(event, Event::Failure { .. })
-            {
-                tell::unharmed(changed);
-            }
+            tell::unharmed(|| tell::event(&self.0.name, self.0.zone.as_ref(), &event, left_out));
             state = self.0.state();
         }
         state.telling = false;
+        let rest = !state.untold.is_empty();
+        drop(state);
+        if rest {
+            // So that somebody comes.
+            self.changed();
+        }
     }
 }
 
@@ -233,7 +281,7 @@ impl<C: Clock> Pass<C> {
         let Some(pass) = &mut self.pass else {
             return Ok(());
         };
-        let begun = self.breaker.step(Reading::Enough, |machine, at| machine.sending(at, pass));
+        let begun = self.breaker.ask(|machine, at| machine.sending(at, pass));
         if begun.is_err() {
             self.pass = None;
         }
@@ -285,6 +333,23 @@ impl State {
     fn wall_at(&self, now: Instant) -> Wall {
         self.seen.wall + now.saturating_since(self.seen.now)
     }
+
+    /// Keeps them to be told.
+    fn keep(&mut self, events: Vec<Event>) {
+        for event in events {
+            let full = self.untold.len() >= UNTOLD;
+            match self.untold.back_mut() {
+                Some(last) if full && is_failure(&event) && is_failure(&last.event) => {
+                    (last.event, last.left_out) = (event, last.left_out + 1);
+                }
+                _ => self.untold.push_back(Untold { event, left_out: 0 }),
+            }
+        }
+    }
+}
+
+fn is_failure(event: &Event) -> bool {
+    matches!(event, Event::Failure { .. })
 }
 
 /// A number for a logical call that no other call of this process has.
@@ -310,3 +375,6 @@ impl<C: Clock> std::fmt::Debug for Pass<C> {
         f.debug_struct("Pass").field("breaker", &self.breaker).field("pass", &self.pass).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,6 +80,8 @@ struct Post<C, S> {
 struct State {
     /// Something changed since the last look.
     news: bool,
+    /// The store may show something of this process.
+    shown: bool,
     /// What was seen last is to be told again.
     again: bool,
     /// When the last telling began.
@@ -183,39 +185,59 @@ impl<C: Clock, S: Store> Shift<C, S> {
             (state.news, state.told, state.due) = (false, Some(now), now + post.store_call);
         }
         let snapshots = (post.look)();
-        let calm = snapshots.iter().all(Snapshot::is_calm);
-        let outcome = if snapshots.is_empty() {
-            Ok(Duration::ZERO)
-        } else {
+        let shown = {
+            let mut state = post.state();
+            state.shown |= !snapshots.is_empty();
+            state.shown
+        };
+        let mut outcome = Ok(Duration::ZERO);
+        // Also where nothing is left: what was shown has to be taken away.
+        if shown {
             let progress = Arc::new(Progress::default());
             let publish = post.store.publish(post.process, &snapshots, &progress);
             let told = post.clock.until(now + post.store_call, publish).await;
-            told.unwrap_or_else(|| Err(StoreError::out_of_time(&progress)))
-        };
-        self.told(calm, outcome);
+            outcome = told.unwrap_or_else(|| Err(StoreError::out_of_time(&progress)));
+        }
+        self.told(&snapshots, outcome);
     }
 
-    fn told(&self, calm: bool, outcome: Result<Duration, StoreError>) {
-        let now = self.post.clock.now();
-        let mut state = self.post.state();
-        if state.on_duty != Some(self.number) {
-            return;
-        }
-        match outcome {
-            Ok(wait) if wait.is_zero() => (state.again, state.refused) = (!calm, false),
-            // Its second is not over: what is to be seen then.
-            Ok(wait) => (state.news, state.not_before) = (true, now + wait.min(AT_MOST_EVERY)),
-            Err(error) if error.kind == Failing::Misconfigured => {
-                state.again = !calm;
-                state.not_before = now + AFTER_REFUSAL;
-                if !std::mem::replace(&mut state.refused, true) {
-                    tracing::info!(%error, "the store cannot show this process's breakers");
+    fn told(&self, snapshots: &[Snapshot], outcome: Result<Duration, StoreError>) {
+        let calm = snapshots.iter().all(Snapshot::is_calm);
+        let first_refusal = {
+            let now = self.post.clock.now();
+            let mut state = self.post.state();
+            if state.on_duty != Some(self.number) {
+                return;
+            }
+            match &outcome {
+                Ok(wait) if wait.is_zero() => {
+                    (state.again, state.refused, state.shown) = (!calm, false, !snapshots.is_empty());
+                    false
+                }
+                // Its second is not over: what is to be seen then.
+                Ok(wait) => {
+                    (state.news, state.not_before) = (true, now + (*wait).min(AT_MOST_EVERY));
+                    false
+                }
+                Err(error) if error.kind == Failing::Misconfigured => {
+                    (state.again, state.not_before) = (!calm, now + AFTER_REFUSAL);
+                    !std::mem::replace(&mut state.refused, true)
+                }
+                Err(_) => {
+                    state.again = true;
+                    false
                 }
             }
-            Err(error) => {
-                state.again = true;
+        };
+        // Not under the lock: whoever listens may change a breaker.
+        match outcome {
+            Err(error) if error.kind != Failing::Misconfigured => {
                 tracing::debug!(%error, "the store was not told what this process's breakers look like");
             }
+            Err(error) if first_refusal => {
+                tracing::info!(%error, "the store cannot show this process's breakers");
+            }
+            _ => {}
         }
     }
 

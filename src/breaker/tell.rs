@@ -15,10 +15,12 @@ pub(crate) fn unharmed(tell: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(tell));
 }
 
-pub(super) fn event(breaker: &str, zone: Option<&TimeZone>, event: &Event) {
+/// `left_out`: so many failures before this one are told by nobody.
+pub(super) fn event(breaker: &str, zone: Option<&TimeZone>, event: &Event, left_out: u64) {
     match event {
         Event::Failure { fail_count, threshold } => {
-            tracing::warn!(breaker, fail_count, threshold, verdict = "bad", "circuit_breaker_failure");
+            let left_out = (left_out > 0).then_some(left_out);
+            tracing::warn!(breaker, fail_count, threshold, left_out, verdict = "bad", "circuit_breaker_failure");
         }
         Event::Opened { cause, fail_count, reopen_count, open_for, rung } => {
             let (open_seconds, cause) = (open_for.as_secs_f64(), word(*cause));

@@ -39,8 +39,10 @@ impl<C: Clock, S: Store> Front<C, S> {
         });
         let tending = Arc::<Tending>::default();
         let mut breakers = BTreeMap::<Arc<str>, (Breaker<C>, Vec<Arc<Surface>>)>::new();
+        let mut others = Vec::new();
         for surface in surfaces.iter() {
             let Some((name, rules)) = &surface.breaker else {
+                others.push(Arc::clone(surface));
                 continue;
             };
             if let Some((_, sharing)) = breakers.get_mut(name) {
@@ -59,7 +61,7 @@ impl<C: Clock, S: Store> Front<C, S> {
             let breaker = Breaker::build(Arc::clone(name), rules.clone(), clock.clone(), Some(Box::new(changed)))?;
             breakers.insert(Arc::clone(name), (breaker, vec![Arc::clone(surface)]));
         }
-        let board = Arc::new(Board::new(clock.clone(), breakers));
+        let board = Arc::new(Board::new(clock.clone(), breakers, others));
         // Nobody else knows it yet, so it is empty.
         let _ = seen.set(Arc::downgrade(&board));
         let (tokens, throttled) = (Tokens::default(), Throttled::default());

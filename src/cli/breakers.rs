@@ -35,6 +35,13 @@ fn one(breaker: &Breaker) -> String {
         process(breaker),
         rough(breaker.age_us)
     )];
+    // One alone is called as its breaker.
+    if breaker.surfaces.iter().any(|surface| *surface != breaker.breaker) {
+        let pairs = breaker.surfaces.chunks(2);
+        lines.extend(pairs.map(|pair| {
+            format!("surfaces {}", pair.iter().map(|surface| short(surface)).collect::<Vec<_>>().join(", "))
+        }));
+    }
     if !breaker.why.is_empty() {
         lines.push(format!("why: {}", breaker.why));
     }

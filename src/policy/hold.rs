@@ -9,7 +9,8 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -199,24 +200,34 @@ impl Holds {
         }
     }
 
-    /// What is held now on this surface, and which credentials of its account, for people: the longest first, and where
-    /// there are many, a line that counts the rest. A credential that has changed is shown until its hold runs out.
-    pub fn of_surface(&self, now: Instant, surface: &str, account: &str) -> Vec<Held> {
-        let of_account = Key { account: account.into(), credential: "".into(), revision: 0 };
-        let credentials = self.credentials.range(of_account..).take_while(|(key, _)| &*key.account == account);
-        let mut held: Vec<Held> = credentials
-            .filter(|(_, entry)| now < entry.over())
-            .filter_map(|(key, entry)| entry.held(now, key))
-            .collect();
-        held.sort_by_key(|held| std::cmp::Reverse(held.until));
-        if held.len() > SHOWN {
-            let rest =
-                Held { scope: format!("{} more credentials at {account}", held.len() - SHOWN), ..held[SHOWN].clone() };
-            held.truncate(SHOWN);
-            held.push(rest);
+    /// What is held now of this surface as a whole, for people.
+    pub fn of_surface(&self, now: Instant, surface: &str) -> Option<Held> {
+        self.surfaces.get(surface).and_then(|hold| hold.held(now, || of_surface(surface)))
+    }
+
+    /// Which credentials of this account are held now, for people: the longest first, and where there are many, a line that
+    /// counts the rest. A credential that has changed is shown until its hold runs out.
+    pub fn of_account(&self, now: Instant, account: &str) -> Vec<Held> {
+        let first = Key { account: account.into(), credential: "".into(), revision: 0 };
+        let (mut count, mut longest) = (0, BinaryHeap::with_capacity(SHOWN + 2));
+        // They may be a hundred thousand, and calls wait meanwhile: only those that are shown are written out.
+        for (key, entry) in self.credentials.range(first..).take_while(|(key, _)| &*key.account == account) {
+            if let Some(hold) = entry.hold(now) {
+                count += 1;
+                longest.push(Reverse((hold.until, Reverse(key))));
+                if longest.len() > SHOWN + 1 {
+                    longest.pop();
+                }
+            }
         }
-        let surface = self.surfaces.get(surface).and_then(|hold| hold.held(now, || of_surface(surface)));
-        surface.into_iter().chain(held).collect()
+        let longest = longest.into_sorted_vec();
+        let longest =
+            longest.into_iter().filter_map(|Reverse((_, Reverse(key)))| self.credentials.get(key)?.held(now, key));
+        let mut held: Vec<Held> = longest.collect();
+        if let Some(next) = held.get_mut(SHOWN) {
+            next.scope = format!("{} more credentials at {account}", count - SHOWN);
+        }
+        held
     }
 
     /// The vendor does not accept this credential.
@@ -274,13 +285,17 @@ impl Key {
 
 impl Entry {
     fn held(&self, now: Instant, key: &Key) -> Option<Held> {
-        let scope = || of_credential(key);
-        let pause = self.pause.as_ref().and_then(|hold| hold.held(now, scope));
-        let doubt = self.doubt.as_ref().and_then(|doubt| {
+        self.hold(now)?.held(now, || of_credential(key))
+    }
+
+    /// The one that lasts longest.
+    fn hold(&self, now: Instant) -> Option<Hold> {
+        let pause = self.pause.clone();
+        let doubt = self.doubt.as_ref().map(|doubt| {
             let until = doubt.free_at(now).unwrap_or(doubt.hold.until);
-            Hold { until, why: Arc::clone(&doubt.hold.why) }.held(now, scope)
+            Hold { until, why: Arc::clone(&doubt.hold.why) }
         });
-        longest(pause, doubt)
+        pause.into_iter().chain(doubt).filter(|hold| now < hold.until).max_by_key(|hold| hold.until)
     }
 
     /// When nothing of it matters any longer.

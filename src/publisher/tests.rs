@@ -123,6 +123,53 @@ async fn a_store_that_cannot_take_it_is_left_alone_for_ten_minutes() {
     assert!(desk.is_idle());
 }
 
+#[test]
+fn whoever_is_told_of_a_refusal_may_change_a_breaker() {
+    let (told, finished) = std::sync::mpsc::channel();
+    // On a thread of its own: where it hangs, the test has to end.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let desk = Desk::new();
+        let listener = Listener(desk.publisher.clone());
+        tracing::subscriber::with_default(listener, || {
+            runtime.block_on(async {
+                desk.answer([Err(Failing::Misconfigured), Err(Failing::Unavailable)]);
+                desk.show(Shown::Open);
+                desk.publisher.changed();
+                desk.pass(601_000).await;
+            });
+        });
+        told.send(desk.told_at()).unwrap();
+    });
+    let told = finished.recv_timeout(Duration::from_secs(60)).expect("it waits for its own lock");
+    assert_eq!(told, [0, 600_000, 601_000]);
+}
+
+/// Changes a breaker with all that it hears.
+struct Listener(Publisher);
+
+impl tracing::Subscriber for Listener {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("call_budget::publisher")
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.changed();
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 #[tokio::test]
 async fn a_calm_process_whose_store_cannot_take_it_keeps_no_task() {
     let desk = Desk::new();
@@ -144,6 +191,22 @@ async fn a_process_without_breakers_asks_no_store() {
     desk.pass(100_000).await;
     assert_eq!(desk.told_at(), [0; 0]);
     assert!(desk.is_idle());
+}
+
+#[tokio::test]
+async fn a_process_that_has_nothing_left_to_show_takes_away_what_it_showed() {
+    let desk = Desk::new();
+    desk.answer([Ok(ms(0)), Err(Failing::Unavailable)]);
+    desk.show(Shown::Held);
+    desk.publisher.changed();
+    desk.pass(5_000).await;
+    desk.shown.lock().unwrap().clear();
+    desk.pass(100_000).await;
+    assert_eq!(desk.told(), [(0, Shown::Held), (10_000, Shown::Closed), (20_000, Shown::Closed)]);
+    assert!(desk.is_idle());
+    desk.publisher.changed();
+    desk.pass(1_000).await;
+    assert_eq!(desk.told().len(), 3, "once is enough");
 }
 
 #[tokio::test]
@@ -294,7 +357,7 @@ impl Store for Script {
     }
 
     async fn publish(&self, _: i64, told: &[Snapshot], _: &Arc<Progress>) -> Result<Duration, StoreError> {
-        let entry = (now(&self.clock), told[0].view.shown);
+        let entry = (now(&self.clock), told.first().map_or(Shown::Closed, |breaker| breaker.view.shown));
         self.told.lock().unwrap().push(entry);
         if self.hangs.lock().unwrap().pop_front().is_some() {
             pending::<()>().await;

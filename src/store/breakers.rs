@@ -14,6 +14,8 @@ use crate::policy::breaker::{Shown, View};
 pub struct Snapshot {
     /// The breaker's name: its surface, or what the surfaces that share it call it.
     pub breaker: Arc<str>,
+    /// Those behind it.
+    pub surfaces: Vec<Arc<str>>,
     pub view: View,
     /// Until something can change.
     pub retry_after: Option<Duration>,
@@ -47,6 +49,7 @@ pub(super) fn one_line(text: &str) -> String {
 #[derive(Serialize)]
 struct Row<'a> {
     breaker: &'a str,
+    surfaces: Vec<&'a str>,
     state: &'static str,
     why: String,
     retry_us: Option<i64>,
@@ -79,9 +82,10 @@ struct Hold {
 
 impl<'a> Row<'a> {
     fn of(snapshot: &'a Snapshot, wall: Wall) -> Self {
-        let Snapshot { breaker, view, retry_after, holds } = snapshot;
+        let Snapshot { breaker, surfaces, view, retry_after, holds } = snapshot;
         Self {
             breaker,
+            surfaces: surfaces.iter().take(MOST_SURFACES).map(|surface| &**surface).collect(),
             state: view.shown.as_str(),
             why: one_line(&view.why),
             retry_us: retry_after.map(micros),
@@ -131,6 +135,7 @@ fn count(number: u64) -> i64 {
 
 // What the schema takes.
 const MOST_BREAKERS: usize = 100;
+const MOST_SURFACES: usize = 20;
 const MOST_HOLDS: usize = 20;
 const LONGEST_TEXT: usize = 200;
 const LONGEST: Duration = Duration::from_secs(315_576_000);
@@ -155,7 +160,8 @@ impl Snapshot {
             epoch: 0,
             episode: None,
         };
-        Self { breaker: breaker.into(), view, retry_after: None, holds: Vec::new() }
+        let surfaces = vec![breaker.into()];
+        Self { breaker: breaker.into(), surfaces, view, retry_after: None, holds: Vec::new() }
     }
 }
 
@@ -172,7 +178,7 @@ mod tests {
         assert_eq!(
             told,
             json!([{
-                "breaker": "kis/real/quote", "state": "closed", "why": "", "retry_us": null, "rung": 0,
+                "breaker": "kis/real/quote", "surfaces": ["kis/real/quote"], "state": "closed", "why": "", "retry_us": null, "rung": 0,
                 "failure_rate_ppm": null, "slow_rate_ppm": null, "successes": 0, "failures": 0, "rejected": 0, "holds": []
             }])
         );
@@ -209,11 +215,13 @@ mod tests {
         let mut held = Snapshot::without_figures("held", Shown::Closed);
         held.view.why = "a\nb\0".repeat(100);
         held.holds = vec![("credential\t\"alice\"".into(), Duration::from_secs(1), "가".repeat(300).into()); 30];
+        held.surfaces = vec!["kis/real/quote".into(); 30];
         snapshots.push(held);
         let told = told(&snapshots);
         assert_eq!(told.as_array().unwrap().len(), 100);
         assert_eq!(told[0]["breaker"], "held");
         assert_eq!(told[0]["why"], json!("a b ".repeat(50)));
+        assert_eq!(told[0]["surfaces"], json!(vec!["kis/real/quote"; 20]));
         assert_eq!(told[0]["holds"].as_array().unwrap().len(), 20);
         assert_eq!(
             told[0]["holds"][19],

@@ -107,6 +107,8 @@ pub enum Breakers {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Breaker {
     pub breaker: String,
+    /// Behind it, the first 20.
+    pub surfaces: Vec<String>,
     /// 63 random bits of the process, in hexadecimal.
     pub process: String,
     /// Empty where its sessions give none.
@@ -195,7 +197,7 @@ pub async fn breakers(operation: &Operation<'_>) -> Result<Breakers, OperationEr
     }
     let rows = operation
         .rows(
-            "SELECT breaker, process, application_name, state, why, retry_us, rung, failure_rate_ppm, slow_rate_ppm, calls,
+            "SELECT breaker, surfaces, process, application_name, state, why, retry_us, rung, failure_rate_ppm, slow_rate_ppm, calls,
                     successes, failures, rejected, episode_age_us, total_open_us, reopen_count, probe_count, cause,
                     holds::text AS holds, age_us, stale
                FROM call_budget.call_budget_breaker_status ORDER BY breaker, application_name, process",
@@ -299,6 +301,7 @@ fn breaker(row: &Row) -> Breaker {
     };
     Breaker {
         breaker: row.get("breaker"),
+        surfaces: row.get("surfaces"),
         process: format!("{:016x}", row.get::<_, i64>("process")),
         application_name: row.get("application_name"),
         state: row.get("state"),

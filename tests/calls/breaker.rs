@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant as StdInstant};
 
-use call_budget::Breaker;
 use call_budget::clock::{Clock, SystemClock};
 use call_budget::policy::Wall;
 use call_budget::policy::breaker::calendar::{Calendar, Mode, Window};
@@ -13,11 +14,13 @@ use call_budget::policy::breaker::rules::Probes;
 use call_budget::policy::breaker::{Caller, Counted, Reason, Rules, Shown};
 use call_budget::policy::verdict::Verdict;
 use call_budget::test_util::{Instant, ManualClock};
+use call_budget::{Breaker, CallBudget, Credential, Settings};
 use jiff::tz::TimeZone;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tracing::Level;
 
+use crate::stage::{Reply, SURFACES, Script, Stage, Step, driven};
 use crate::told::Told;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -217,10 +220,60 @@ fn a_subscriber_may_ask_the_breaker_and_what_it_causes_is_told_afterwards() {
     assert!(at("circuit_breaker_by_hand") < at("circuit_episode_summary"));
 }
 
+#[test]
+fn failures_that_come_faster_than_they_can_be_told_keep_nobody_and_are_counted() {
+    let (breaker, _clock) = escalating();
+    breaker.observe("ops", "a flood", None);
+    let fail = |breaker: &Breaker<ManualClock>| breaker.admit().unwrap().settle(Verdict::Bad);
+    let flood = Arc::new(AtomicU64::new(1500));
+    let told = {
+        let (breaker, flood) = (breaker.clone(), Arc::clone(&flood));
+        Told::listen_and(move |line| {
+            if line.name() == "circuit_breaker_failure" {
+                for _ in 0..flood.swap(50, Ordering::SeqCst) {
+                    fail(&breaker);
+                }
+            }
+        })
+    };
+    // Without a bound this would never return: each that is told makes 50 more.
+    let (first, failed) = (fail(&breaker), breaker.view().failures);
+    assert_eq!((first, failed), (Counted::Yes, 1 + 1500 + 99 * 50));
+    flood.store(0, Ordering::SeqCst);
+    while told.names().len() < 1100 {
+        breaker.tend();
+    }
+    let lines = told.all("circuit_breaker_failure");
+    let left_out: u64 = lines.iter().filter_map(|line| line.fields.get("left_out")?.parse::<u64>().ok()).sum();
+    assert_eq!(lines.len() as u64 + left_out, failed, "each is told or counted");
+    assert_eq!(lines.last().unwrap().field("fail_count"), failed.to_string(), "the latest is told");
+}
+
 fn trip_once<C: Clock>(breaker: &Breaker<C>) {
     for _ in 0..5 {
         breaker.admit().unwrap().settle(Verdict::Bad);
     }
+}
+
+#[tokio::test]
+async fn a_surface_without_a_breaker_is_reported_while_something_is_held_on_it() {
+    let surfaces = SURFACES.replace(
+        "[surface.\"ai/chat\"]",
+        "[surface.\"alone/a\"]\nbudget = \"ai\"\nclass = \"minute\"\nvendor = \"kis\"\nbreaker = \"none\"\n\n[surface.\"ai/chat\"]",
+    );
+    let stage = Stage::new();
+    let settings = Settings::of_toml(&surfaces, Path::new("")).unwrap();
+    let budgets = CallBudget::with_store(&settings, stage.clock.clone(), stage.store.clone()).unwrap();
+    let alone = || budgets.breakers().into_iter().find(|report| &*report.name == "alone/a");
+    assert!(alone().is_none());
+    let over = Script::of([Step::Answer(Reply::kis(500, "EGW00215", ""))]);
+    let credential = Credential::new("desk");
+    driven(&stage.clock, budgets.call("alone/a", &credential, over.requests(&stage.clock))).await.unwrap();
+    let report = alone().expect("it is held");
+    assert_eq!((report.view.shown, report.surfaces, report.holds.len()), (Shown::Held, vec!["alone/a".into()], 1));
+    assert!(report.view.retry_at.unwrap() > stage.clock.now());
+    stage.clock.advance(60 * SECOND);
+    assert!(alone().is_none());
 }
 
 #[test]

@@ -12,23 +12,25 @@ async fn each_breaker_of_each_process_is_shown_with_why_and_until_when() {
     let (_, breakers) = said.split_once("\n\nbreakers\n").unwrap_or_else(|| panic!("{said}"));
     let (breakers, _) = breakers.split_once("\n\nserver").unwrap_or_else(|| panic!("{said}"));
     let lines: Vec<&str> = breakers.lines().collect();
-    assert_eq!(lines.len(), 7, "{breakers}");
+    assert_eq!(lines.len(), 9, "{breakers}");
     assert!(lines[0].starts_with("  kis/real/order  closed  collector 00000000  told "), "{breakers}");
     assert!(lines[0].ends_with(" ago, stale"), "{breakers}");
     assert!(lines[2].starts_with("  kis/real/quote  open, next change in "), "{breakers}");
     assert!(lines[2].contains("  collector 7fffffff  told ") && lines[2].ends_with(" ago"), "{breakers}");
     assert_eq!(
-        [lines[1], lines[3], lines[4], lines[6].split(" for ").next().unwrap()],
+        [lines[1], lines[3], lines[4], lines[5], lines[6], lines[8].split(" for ").next().unwrap()],
         [
             "    calls 0 (ok 0, failed 0), rejected 0, failure rate -, slow rate -, rung 0",
+            "    surfaces kis/real/quote, kis/real/balance",
+            "    surfaces kis/real/chart",
             "    why: bad ones in a row",
             "    calls 12 (ok 7, failed 5), rejected 40, failure rate 50%, slow rate 12.5%, rung 2",
             "    surface kis/real/balance held",
         ]
     );
     assert!(
-        lines[5].starts_with("    episode for ")
-            && lines[5].ends_with(": blocked 4m 50s, reopened 2, probes 3, cause streak")
+        lines[7].starts_with("    episode for ")
+            && lines[7].ends_with(": blocked 4m 50s, reopened 2, probes 3, cause streak")
     );
     assert!(lines.iter().all(|line| line.chars().count() <= 88), "{breakers}");
 }
@@ -88,6 +90,7 @@ async fn as_json_the_same_is_there_for_programs() {
     );
     assert!(episode["age_us"].as_i64().unwrap() >= 312_000_000, "{episode}");
     assert_eq!(quote["holds"][0]["why"], json!("EGW00215"));
+    assert_eq!(quote["surfaces"], json!(["kis/real/quote", "kis/real/balance", "kis/real/chart"]));
 }
 
 #[tokio::test]
@@ -119,12 +122,12 @@ async fn database_with_told_breakers() -> TestDatabase {
     let collector = support::connect(&database.url).await;
     let publish = "SELECT call_budget.call_budget_publish_breakers($1, $2::text::jsonb)";
     collector.batch_execute("SET application_name = 'collector'").await.unwrap();
-    let closed = json!([{"breaker": "kis/real/order", "state": "closed"}]);
+    let closed = json!([{"breaker": "kis/real/order", "surfaces": ["kis/real/order"], "state": "closed"}]);
     collector.execute(publish, &[&1_i64, &closed.to_string()]).await.unwrap();
     let ages = "UPDATE call_budget.call_budget_breaker SET published_us = published_us - 120000000";
     collector.execute(ages, &[]).await.unwrap();
     let open = json!([{
-        "breaker": "kis/real/quote", "state": "open", "why": "bad ones in a row", "retry_us": 300_000_000, "rung": 2,
+        "breaker": "kis/real/quote", "surfaces": ["kis/real/quote", "kis/real/balance", "kis/real/chart"], "state": "open", "why": "bad ones in a row", "retry_us": 300_000_000, "rung": 2,
         "failure_rate_ppm": 500_000, "slow_rate_ppm": 125_000, "successes": 7, "failures": 5, "rejected": 40,
         "episode_us": 312_000_000, "total_open_us": 290_000_000, "reopen_count": 2, "probe_count": 3, "cause": "streak",
         "holds": [{"scope": "surface kis/real/balance", "why": "EGW00215", "left_us": 400_000_000}]

@@ -88,7 +88,7 @@ async fn what_is_too_much_is_refused_and_a_text_is_cut_to_one_line() {
         json!([breaker])
     };
     let many: Vec<Value> = (0..101).map(|n| open(&format!("{n}"))).collect();
-    for (process, breakers) in [(1, json!([])), (1, json!({})), (1, json!(many)), (-1, json!([open("a")]))] {
+    for (process, breakers) in [(1, json!({})), (1, json!(many)), (-1, json!([open("a")]))] {
         assert_eq!(refused(process, breakers).await.0, "CB001");
     }
     let count = "a count is between 0 and a quadrillion";
@@ -106,13 +106,20 @@ async fn what_is_too_much_is_refused_and_a_text_is_cut_to_one_line() {
     ] {
         assert_eq!(refused(1, with(key, value.clone())).await, ("23514".into(), sentence.into()), "{key} {value}");
     }
-    for (key, value) in [("retry_us", json!("soon")), ("holds", json!({"scope": "a"})), ("holds", json!([1]))] {
+    for (key, value) in [
+        ("surfaces", json!({})),
+        ("surfaces", json!("a")),
+        ("retry_us", json!("soon")),
+        ("holds", json!({"scope": "a"})),
+        ("holds", json!([1])),
+    ] {
         assert!(refused(1, with(key, value)).await.0.starts_with("22"), "{key}");
     }
     assert_eq!(shown(client).await.len(), 0, "what is refused leaves nothing behind");
 
     let mut long = open(&"가".repeat(100));
     long["why"] = json!("bad\u{1b}\n".repeat(1000));
+    long["surfaces"] = json!(vec!["s\u{7}".repeat(1000); 50]);
     long["holds"] =
         json!(vec![json!({"scope": "s\u{7}".repeat(1000), "why": "나".repeat(300), "left_us": i64::MAX}); 50]);
     let many: Vec<Value> = (0..99).map(|n| open(&format!("{n}"))).chain([long]).collect();
@@ -123,6 +130,7 @@ async fn what_is_too_much_is_refused_and_a_text_is_cut_to_one_line() {
     let holds = long["holds"].as_array().unwrap();
     assert_eq!((holds.len(), holds[0]["scope"].as_str().unwrap()), (20, &*"s ".repeat(100)));
     assert_eq!(holds[0]["why"].as_str().unwrap(), "나".repeat(200));
+    assert_eq!(long["surfaces"], json!(vec!["s ".repeat(50); 20]));
 }
 
 #[tokio::test]
@@ -146,15 +154,23 @@ async fn what_is_left_and_what_has_passed_is_reckoned_to_now() {
     assert!((1..50_000_000).contains(&left_us), "{left_us}");
     assert_eq!(a["holds"][1]["left_us"], json!(0));
     assert_eq!(
-        ["application_name", "state", "why", "calls", "total_open_us", "stale"].map(|key| a[key].clone()),
-        [json!("collector"), json!("open"), json!("said so"), json!(7), json!(3_000_000), json!(false)]
+        ["application_name", "surfaces", "state", "why", "calls", "total_open_us", "stale"].map(|key| a[key].clone()),
+        [
+            json!("collector"),
+            json!(["kis/real/quote", "kis/real/order"]),
+            json!("open"),
+            json!("said so"),
+            json!(7),
+            json!(3_000_000),
+            json!(false)
+        ]
     );
     let b = &breakers[1];
     assert_eq!(
         ["retry_us", "episode_age_us", "failure_rate_ppm"].map(|key| b[key].clone()),
         [Value::Null, Value::Null, Value::Null]
     );
-    assert_eq!(b["holds"], json!([]));
+    assert_eq!((&b["holds"], &b["surfaces"]), (&json!([]), &json!([])));
 }
 
 #[tokio::test]
@@ -190,6 +206,39 @@ async fn whoever_comes_takes_away_what_is_an_hour_old() {
 }
 
 #[tokio::test]
+async fn nobody_adds_rows_beyond_ten_thousand_before_others_are_an_hour_old() {
+    let database = support::database().await;
+    let client = &database.client;
+    publish(client, 1, json!([open("a")])).await.unwrap();
+    let fill = "INSERT INTO call_budget.call_budget_breaker
+                SELECT (jsonb_populate_record(b, jsonb_build_object('process', n))).*
+                  FROM call_budget.call_budget_breaker AS b, generate_series(2, 10000) AS n";
+    client.execute(fill, &[]).await.unwrap();
+    let full =
+        |told: Result<i64, Error>| told.expect_err("it is full").code().cloned() == Some(SqlState::from_code("CB004"));
+    grows_older(client, 2_000_000).await;
+    assert!(full(publish(client, 10_001, json!([open("a")])).await));
+    assert!(full(publish(client, 1, json!([open("a"), open("b")])).await), "nor does one who is there");
+    assert_eq!(publish(client, 1, json!([open("b")])).await.unwrap(), 0, "one for another is none more");
+    assert_eq!(publish(client, 2, json!([])).await.unwrap(), 0);
+    assert_eq!(publish(client, 10_001, json!([open("a")])).await.unwrap(), 0, "in the place of the one that went");
+    assert!(full(publish(client, 10_002, json!([open("a")])).await));
+    grows_older(client, 3_600_000_000).await;
+    assert_eq!(publish(client, 10_002, json!([open("a")])).await.unwrap(), 0);
+    let rows: i64 = client.query_one("SELECT count(*) FROM call_budget.call_budget_breaker", &[]).await.unwrap().get(0);
+    assert_eq!(rows, 9_001, "a thousand went at once");
+}
+
+#[tokio::test]
+async fn a_process_that_shows_nothing_more_leaves_no_rows() {
+    let database = support::database().await;
+    publish(&database.client, 1, json!([open("a"), open("b")])).await.unwrap();
+    grows_older(&database.client, 2_000_000).await;
+    assert_eq!(publish(&database.client, 1, json!([])).await.unwrap(), 0);
+    assert_eq!(shown(&database.client).await.len(), 0);
+}
+
+#[tokio::test]
 async fn it_waits_for_no_budget_and_is_written_to_no_log() {
     let mut store = Store::new(KIS).await;
     let other = store.connect().await;
@@ -206,7 +255,7 @@ async fn it_waits_for_no_budget_and_is_written_to_no_log() {
 
 fn open(breaker: &str) -> Value {
     json!({
-        "breaker": breaker, "state": "open", "why": "said so", "retry_us": 23_000_000, "rung": 2,
+        "breaker": breaker, "surfaces": ["kis/real/quote", "kis/real/order"], "state": "open", "why": "said so", "retry_us": 23_000_000, "rung": 2,
         "failure_rate_ppm": 500_000, "successes": 2, "failures": 5, "rejected": 40,
         "episode_us": 7_000_000, "total_open_us": 3_000_000, "reopen_count": 1, "probe_count": 2, "cause": "streak",
         "holds": [{"scope": "credential \"alice\"", "why": "401", "left_us": 60_000_000}, {"scope": "a", "why": "b"}]

@@ -152,5 +152,5 @@ fn snapshot(breaker: &str, shown: Shown) -> Snapshot {
         epoch: 0,
         episode: None,
     };
-    Snapshot { breaker: breaker.into(), view, retry_after: None, holds: Vec::new() }
+    Snapshot { breaker: breaker.into(), surfaces: vec![breaker.into()], view, retry_after: None, holds: Vec::new() }
 }
