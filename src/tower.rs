@@ -68,10 +68,13 @@ pub struct CallBudgetService<I, C: Clock = SystemClock, S: Store = PostgresStore
     rules: Rules<C, S>,
 }
 
+/// What a request's head says.
+type OfHead<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
+
 struct Rules<C: Clock, S: Store> {
     budgets: CallBudget<C, S>,
-    surface_of: Arc<dyn Fn(&Parts) -> Arc<str> + Send + Sync>,
-    credential_of: Arc<dyn Fn(&Parts) -> Credential + Send + Sync>,
+    surface_of: OfHead<Arc<str>>,
+    credential_of: OfHead<Credential>,
     failed: Arc<dyn Fn(BoxError) -> Failed + Send + Sync>,
 }
 
