@@ -66,6 +66,7 @@ budget = "kis-real"
 class = "quote"
 vendor = "kis"
 breaker = "BREAKER"
+idempotent = true
 attempt_timeout = "10s"
 "#;
 

@@ -58,6 +58,7 @@ budget = "delayed"
 class = "quote"
 vendor = "http-shared-key"
 breaker = "second-source"
+idempotent = true
 attempt_timeout = "2s"
 "#;
 

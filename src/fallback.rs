@@ -324,6 +324,7 @@ mod tests {
             code: Some("E1".into()),
             throttled: false,
             outcome_unknown: false,
+            never_again: false,
             no_data: false,
             meaning: "as the table says".into(),
         };

@@ -450,6 +450,18 @@ fn sql_md_lists_the_codes_of_the_library() {
 }
 
 #[test]
+fn failure_modes_md_lists_the_codes_of_calls() {
+    let quoted: BTreeSet<String> = text::literals(&read("src/call/error.rs"))
+        .into_iter()
+        .filter(|text| text.starts_with("CALL_BUDGET_"))
+        .collect();
+    assert!(quoted.len() >= 8, "{quoted:?}");
+    let page = read("docs/failure-modes.md");
+    let (_, section) = page.split_once("## Calls through the breaker\n").expect("the page has the section");
+    assert_eq!(first_cells(section, 0), quoted);
+}
+
+#[test]
 fn sql_md_calls_each_function_by_its_arguments() {
     let sql: String = files(&["migrations"], "sql").into_iter().map(|file| file.text).collect();
     let signatures: BTreeSet<String> = text::between(&sql, "CREATE FUNCTION call_budget.", " RETURNS")

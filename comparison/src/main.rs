@@ -2,6 +2,7 @@
 //!
 //! Usage: `comparison DATE MACHINE < what-the-bench-printed > page`.
 
+mod cost;
 mod listeners;
 mod page;
 mod scenarios;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         eprintln!("comparison: {}: {}", scenario.fault, marks.join(" "));
         rows.push(cells);
     }
+    let too_dear = cost::too_dear(&bench);
     let page = page::write(&subjects::ALL, &rows, &page::Frame { date, machine, bench });
     print!("{}", page.expect("a string takes everything"));
     let blind: Vec<&str> = scenarios::ALL
@@ -49,7 +51,10 @@ fn main() -> ExitCode {
     for fault in &blind {
         eprintln!("comparison: no control shows the fault, so the scenario proves nothing: {fault}");
     }
-    if blind.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    for fault in &too_dear {
+        eprintln!("comparison: {fault}");
+    }
+    if blind.is_empty() && too_dear.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Whether this is a control with the fault.

@@ -25,8 +25,8 @@ pub fn write(kinds: &[&dyn Kind], rows: &[Vec<Cell>], frame: &Frame) -> Result<S
         "Known faults of circuit breakers, each as a scenario that is written once and done to each breaker as published. A \
          state is judged by what callers get, never by what a breaker says of itself. The two controls are no crates: they \
          have to fail, so that each scenario is seen to find its fault; a run in which one finds it nowhere is an error. \
-         Times are real (the open wait is 120 ms) except for ours, whose clock the scenario moves. A breaker that lets everybody through in half-open passes the rows about one cancelled or hung probe for that \
-         reason alone. The other crates are good \
+         Times are real (the open wait is 120 ms) except for ours, whose clock the scenario moves. A breaker that lets everybody \
+         through in half-open passes the rows about one cancelled or hung probe for that reason alone. The other crates are good \
          at more than is asked here; what is asked is what this library needs.\n"
     )?;
     let head = kinds.iter().map(|kind| match kind.package() {

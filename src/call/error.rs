@@ -167,6 +167,7 @@ mod tests {
             code: None,
             throttled: false,
             outcome_unknown,
+            never_again: false,
             no_data: false,
             meaning: "ask by hand whether it exists".into(),
         };

@@ -29,7 +29,7 @@ mod tests;
 #[derive(Clone, Debug, Default)]
 pub struct Surfaces {
     by_name: BTreeMap<Arc<str>, Arc<Surface>>,
-    /// By class, where the settings say it.
+    /// By class.
     may_probe: BTreeMap<String, bool>,
 }
 
@@ -69,10 +69,12 @@ impl Surfaces {
             retries: retries::read(&settings.retry)?,
             vendors: vendors(&settings.vendor, &settings.directory)?,
         };
-        let surfaces = Self { by_name: BTreeMap::new(), may_probe: classes(&settings.class)? };
+        let said = classes(&settings.class)?;
         let drafts =
             settings.surface.iter().map(|(name, value)| Ok((name.as_str(), Draft::read(name, value, &parts)?)));
         let drafts = drafts.collect::<Result<BTreeMap<_, _>, SettingsError>>()?;
+        let may_probe = probing(said, drafts.values().map(|draft| &draft.surface));
+        let surfaces = Self { by_name: BTreeMap::new(), may_probe };
         let joined = joined::joined(&drafts, &surfaces)?;
         let by_name = joined.into_iter().map(|surface| (Arc::clone(&surface.name), Arc::new(surface))).collect();
         Ok(Self { by_name, ..surfaces })
@@ -88,9 +90,10 @@ impl Surfaces {
         self.by_name.values()
     }
 
-    /// Whether calls of this class may be probes: yes, where the settings do not say otherwise.
+    /// Whether calls of this class may be probes. Where its table does not say it: if there is a surface of this class, and
+    /// all of them are idempotent, so that a forgotten line makes no order a probe.
     pub fn may_probe(&self, class: &str) -> bool {
-        self.may_probe.get(class).copied().unwrap_or(true)
+        self.may_probe.get(class).copied().unwrap_or(false)
     }
 }
 
@@ -200,13 +203,23 @@ fn vendors(tables: &Map<String, Value>, directory: &Path) -> Result<Choices<Arc<
     })
 }
 
-/// `[class.NAME]`: whether its calls may be probes.
+/// `[class.NAME]`: whether its calls may be probes, where it says so.
 fn classes(tables: &Map<String, Value>) -> Result<BTreeMap<String, bool>, SettingsError> {
     let read = |(name, value): (&String, &Value)| {
         let table = Table::new("class", name, value, &CLASS_KEYS)?;
-        Ok((name.clone(), table.switch("may_probe")?.unwrap_or(true)))
+        Ok(table.switch("may_probe")?.map(|may_probe| (name.clone(), may_probe)))
     };
-    tables.iter().map(read).collect()
+    tables.iter().filter_map(|entry| read(entry).transpose()).collect()
+}
+
+/// What is said, and what follows for the classes of surfaces that say nothing.
+fn probing<'s>(said: BTreeMap<String, bool>, surfaces: impl Iterator<Item = &'s Surface>) -> BTreeMap<String, bool> {
+    let mut unsaid = BTreeMap::new();
+    for surface in surfaces {
+        *unsaid.entry(surface.class.to_string()).or_insert(true) &= surface.idempotent;
+    }
+    unsaid.extend(said);
+    unsaid
 }
 
 fn one_of<T: Clone>(choices: &Choices<T>) -> String {

@@ -84,6 +84,7 @@ mod tests {
             code: None,
             throttled: false,
             outcome_unknown: false,
+            never_again: false,
             no_data: false,
             meaning: "".into(),
         }

@@ -31,7 +31,7 @@ impl Retry {
     /// already capped.
     ///
     /// Only a bad verdict is tried again: after a refusal, a "too many" or a rejected key the next attempt would meet the
-    /// same. A call that is not `idempotent` is sent again only when the last attempt never left: a bad answer does not say
+    /// same. What the vendor's table says is never sent again is not, whatever it is. A call that is not `idempotent` is sent again only when the last attempt never left: a bad answer does not say
     /// that nothing was done.
     pub fn next(
         &self,
@@ -41,7 +41,7 @@ impl Retry {
         idempotent: bool,
         retry_after: Option<Duration>,
     ) -> Option<Duration> {
-        let worth_it = finding.verdict == Verdict::Bad && !finding.throttled;
+        let worth_it = finding.verdict == Verdict::Bad && !finding.throttled && !finding.never_again;
         let meant = self.on == On::Bad || broken.is_some();
         let harmless = idempotent || broken == Some(Broken::NotConnected);
         if !(worth_it && meant && harmless) {
@@ -71,6 +71,7 @@ mod tests {
             code: None,
             throttled: false,
             outcome_unknown: false,
+            never_again: false,
             no_data: false,
             meaning: "".into(),
         }
@@ -140,6 +141,14 @@ mod tests {
             if retry.next(failed, finding, broken, idempotent, asked).is_some() {
                 assert!(finding.verdict == Verdict::Bad && !finding.throttled, "{finding:?}");
             }
+        });
+    }
+
+    #[test]
+    fn what_the_table_says_is_never_sent_again_is_not_however_harmless() {
+        each(|retry, failed, finding, broken, idempotent, asked| {
+            let finding = Finding { never_again: true, ..finding.clone() };
+            assert_eq!(retry.next(failed, &finding, broken, idempotent, asked), None, "{finding:?}");
         });
     }
 

@@ -61,6 +61,8 @@ pub struct Finding {
     pub throttled: bool,
     /// The request may have been carried out although no answer says so: one that must not happen twice is never sent again.
     pub outcome_unknown: bool,
+    /// The vendor itself says that it may have been carried out: it is not sent again, whatever it is.
+    pub never_again: bool,
     /// The source answered that it has nothing: a fallback goes on to the next.
     pub no_data: bool,
     /// For the person who reads it: what it means and what to do.
@@ -139,6 +141,7 @@ impl Finding {
             code: None,
             throttled: false,
             outcome_unknown: how != Broken::NotConnected,
+            never_again: false,
             no_data: false,
             meaning: meaning.into(),
         }
@@ -167,6 +170,7 @@ pub struct Rule {
     pub obey_retry_after: bool,
     pub throttled: bool,
     pub outcome_unknown: bool,
+    pub never_again: bool,
     pub no_data: bool,
     pub meaning: Arc<str>,
 }
@@ -252,12 +256,22 @@ impl Rule {
             code: facts.code.map(Arc::from),
             throttled: self.throttled,
             outcome_unknown: self.outcome_unknown,
+            never_again: self.never_again,
             no_data: self.no_data,
             meaning: Arc::clone(&self.meaning),
         }
     }
 
     fn contradiction(&self) -> Option<&'static str> {
+        if self.outcome_unknown && self.action == Action::RefreshToken {
+            return Some(
+                "refresh_token sends the request again, which must not be where outcome_unknown says that it may have been \
+                 carried out: keep one of them",
+            );
+        }
+        if self.never_again && !self.outcome_unknown {
+            return Some("what is never sent again is what may have been carried out: say outcome_unknown = true too");
+        }
         let of_somebody = !matches!(self.action, Action::Nothing | Action::HoldSurface(_));
         match self.verdict {
             Verdict::Good if self.action != Action::Nothing => Some("a good answer holds nobody back"),

@@ -50,9 +50,9 @@ impl Reading {
     }
 }
 
-/// A code is counted and logged: one that looks like a sentence, or like a secret, is none.
+/// A code is counted and logged: one that looks like a sentence, or is as long as secrets are, is none.
 fn is_code(text: &str) -> bool {
-    const LONGEST: usize = 64;
+    const LONGEST: usize = 32;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':');
     (1..=LONGEST).contains(&text.len()) && text.bytes().all(plain)
 }
@@ -201,7 +201,8 @@ mod tests {
     fn a_code_that_could_be_a_sentence_or_a_secret_is_none() {
         let reading = reading(true, &["code", "other"], &[]);
         assert_eq!(code_and_text(&reading, r#"{"code":"your key is abc","other":"B"}"#).0.as_deref(), Some("B"));
-        assert_eq!(code_and_text(&reading, &format!(r#"{{"code":"{}"}}"#, "x".repeat(65))).0, None);
+        assert_eq!(code_and_text(&reading, &format!(r#"{{"code":"{}"}}"#, "x".repeat(33))).0, None);
+        assert!(code_and_text(&reading, &format!(r#"{{"code":"{}"}}"#, "x".repeat(32))).0.is_some());
     }
 
     #[test]

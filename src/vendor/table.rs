@@ -52,6 +52,8 @@ struct Row {
     #[serde(default)]
     outcome_unknown: bool,
     #[serde(default)]
+    never_again: bool,
+    #[serde(default)]
     no_data: bool,
     meaning: String,
 }
@@ -155,6 +157,7 @@ fn rule(place: usize, words: Value) -> Result<Rule, String> {
         obey_retry_after: row.obey_retry_after,
         throttled: row.throttled,
         outcome_unknown: row.outcome_unknown,
+        never_again: row.never_again,
         no_data: row.no_data,
         meaning: row.meaning.into(),
         name: name.into(),

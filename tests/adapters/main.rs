@@ -21,6 +21,9 @@ const SETTINGS: &str = r#"
 waits = ["20ms", "20ms"]
 on = "bad"
 
+[class.batch]
+may_probe = true
+
 [surface."mine/quote"]
 budget = "mine"
 class = "batch"

@@ -17,6 +17,12 @@ use crate::stage::{Reply, ms};
 use crate::support::{self, TestDatabase};
 
 const SURFACES: &str = r#"
+    [class.token]
+    may_probe = true
+
+    [class.minute]
+    may_probe = true
+
     [surface."kis/real/token"]
     budget = "kis-token"
     class = "token"

@@ -26,6 +26,12 @@ pub const SURFACES: &str = r#"
     [class.order]
     may_probe = false
 
+    [class.minute]
+    may_probe = true
+
+    [class.token]
+    may_probe = true
+
     [breaker.escalating-evenly]
     preset = "escalating"
     jitter = 0

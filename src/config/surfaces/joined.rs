@@ -14,6 +14,7 @@ pub(super) fn joined(drafts: &Drafts<'_>, classes: &Surfaces) -> Result<Vec<Surf
         not_tripped_by_one_call(draft, surface)?;
         not_lost_while_it_may_still_answer(draft, surface, classes)?;
         not_open_for_ever(draft, surface, &joined, classes)?;
+        not_waiting_for_itself(draft, surface, &joined, drafts)?;
     }
     Ok(joined)
 }
@@ -93,14 +94,14 @@ fn not_lost_while_it_may_still_answer(
     classes: &Surfaces,
 ) -> Result<(), SettingsError> {
     let Some((_, rules)) = &surface.breaker else { return Ok(()) };
-    if !classes.may_probe(&surface.class) || surface.attempt_timeout <= rules.probes.timeout {
+    if !classes.may_probe(&surface.class) || surface.attempt_timeout < rules.probes.timeout {
         return Ok(());
     }
     Err(draft.table.refused(
         "attempt_timeout",
         format_args!(
-            "is {:?}, longer than a probe of its breaker may take ({:?}): one that answers late would never close it; raise \
-             the breaker's probes.timeout",
+            "is {:?}, and a probe of its breaker is lost after {:?}: one that answers late would never close it; write a \
+             shorter one, or raise the breaker's probes.timeout above it",
             surface.attempt_timeout, rules.probes.timeout
         ),
     ))
@@ -127,9 +128,33 @@ fn not_open_for_ever(
     Err(draft.table.refused(
         breaker_key(draft),
         format_args!(
-            "is a breaker that could open and never close: no class in front of which it stands may probe ({}); {share}, or \
-             breaker = \"none\"",
+            "is a breaker that could open and never close: no class in front of which it stands may probe ({0}; where nothing \
+             says it, a class may if idempotent = true stands in all its surfaces); {share}, or [class.{0:?}] with may_probe = \
+             true if a call of it may go first to a vendor that was failing, or breaker = \"none\"",
             surface.class
+        ),
+    ))
+}
+
+/// The call that is to be the probe would first need a token, and the breaker lets nobody else pass.
+fn not_waiting_for_itself(
+    draft: &Draft<'_>,
+    surface: &Surface,
+    all: &[Surface],
+    drafts: &Drafts<'_>,
+) -> Result<(), SettingsError> {
+    let Some((breaker, _)) = &surface.breaker else { return Ok(()) };
+    let from = |surface: &Surface| all.iter().find(|other| Some(&other.name) == surface.token_surface.as_ref());
+    let tokens = std::iter::successors(from(surface), |token| from(token));
+    let behind = |token: &&Surface| token.breaker.as_ref().is_some_and(|(name, _)| name == breaker);
+    let Some(token) = tokens.into_iter().find(behind) else { return Ok(()) };
+    let shares = drafts.get(&*token.name).filter(|token| token.breaker_of.is_some()).unwrap_or(draft);
+    Err(shares.table.refused(
+        "breaker_of",
+        format_args!(
+            "puts {:?} and {:?}, which gives it its tokens, behind one breaker: once that is open, its probe would need a token \
+             that it refuses itself; give {1:?} a breaker of its own (such as breaker = \"escalating\"), or breaker = \"none\"",
+            &*surface.name, &*token.name
         ),
     ))
 }

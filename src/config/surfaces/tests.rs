@@ -8,7 +8,7 @@ use crate::policy::breaker::calendar::{Mode, Window};
 use crate::policy::breaker::rules::{Over, Probes, Rate, Slow};
 use crate::policy::retry::On;
 
-const QUOTE: &str = "[surface.\"kis/real/quote\"]\nbudget = \"kis-real\"\nclass = \"minute\"\nvendor = \"kis\"\nbreaker = \"escalating\"\n";
+const QUOTE: &str = "[surface.\"kis/real/quote\"]\nbudget = \"kis-real\"\nclass = \"minute\"\nvendor = \"kis\"\nbreaker = \"escalating\"\nidempotent = true\n";
 const ORDER: &str = "[class.order]\nmay_probe = false\n[surface.\"kis/real/order\"]\nbudget = \"kis-real\"\nclass = \"order\"\nvendor = \"kis\"\n";
 const WINDOW: &str =
     "[calendar.open]\ntz = \"Asia/Seoul\"\ndays = \"mon-fri\"\nfrom = \"09:00\"\nto = \"09:05\"\nmode = \"expect\"\n";
@@ -42,8 +42,8 @@ fn rules(text: &str) -> Rules {
 #[test]
 fn a_surface_says_what_stands_around_its_calls() {
     let surfaces = of(&(QUOTE.to_owned()
-        + "retry = \"patient\"\nidempotent = true\nattempt_timeout = \"7s\"\ntoken = \"kis/token\"\n"
-        + &QUOTE.replace("kis/real/quote", "kis/token").replace("\"escalating\"", "\"none\"")))
+        + "retry = \"patient\"\nattempt_timeout = \"7s\"\ntoken = \"kis/token\"\n"
+        + &QUOTE.replace("kis/real/quote", "kis/token").replace("\"escalating\"\nidempotent = true", "\"none\"")))
     .unwrap();
     let quote = surfaces.get("kis/real/quote").unwrap();
     assert_eq!((&*quote.name, &*quote.account), ("kis/real/quote", "kis/real"));
@@ -62,16 +62,37 @@ fn a_surface_says_what_stands_around_its_calls() {
 }
 
 #[test]
-fn without_tables_there_are_no_surfaces_and_every_class_may_probe() {
+fn without_tables_there_are_no_surfaces_and_no_class_may_probe() {
     let surfaces = Surfaces::of(&Settings::default()).unwrap();
     assert_eq!(surfaces.iter().count(), 0);
-    assert!(surfaces.may_probe("order"));
+    assert!(!surfaces.may_probe("order"));
 }
 
 #[test]
-fn a_class_may_probe_unless_the_settings_say_no() {
-    let surfaces = of("[class.order]\nmay_probe = false\n[class.batch]\n").unwrap();
-    assert!(!surfaces.may_probe("order") && surfaces.may_probe("batch") && surfaces.may_probe("minute"));
+fn a_class_may_probe_if_its_table_says_so_or_all_its_surfaces_are_idempotent() {
+    let surfaces = of(&format!("[class.order]\nmay_probe = true\n[class.batch]\n{QUOTE}")).unwrap();
+    assert!(surfaces.may_probe("order") && !surfaces.may_probe("batch") && surfaces.may_probe("minute"));
+    assert!(!surfaces.may_probe("never heard of"), "a class that a call alone names");
+    let no =
+        of(&format!("[class.minute]\nmay_probe = false\n{}", QUOTE.replace("\"escalating\"", "\"none\""))).unwrap();
+    assert!(!no.may_probe("minute"), "what is said counts");
+}
+
+#[test]
+fn an_order_is_no_probe_though_nobody_says_so() {
+    let order = ORDER.split_once("[surface").map(|(_, rest)| format!("[surface{rest}")).unwrap();
+    for line in ["", "idempotent = false\n"] {
+        let shared = format!("{QUOTE}{order}breaker_of = \"kis/real/quote\"\n{line}");
+        let surfaces = of(&shared).unwrap();
+        assert!(surfaces.may_probe("minute") && !surfaces.may_probe("order"));
+        let own = format!("{QUOTE}{order}breaker = \"escalating\"\n{line}");
+        says(&own, &["order\".breaker", "never close", "[class.\"order\"]", "may_probe = true", "idempotent = true"]);
+        let mixed = format!(
+            "{shared}{}",
+            order.replace("real/order", "real/quote2") + "breaker = \"none\"\nidempotent = true\n"
+        );
+        assert!(!of(&mixed).unwrap().may_probe("order"), "one of them is enough");
+    }
 }
 
 #[test]
@@ -183,7 +204,7 @@ fn a_name_that_leads_nowhere_is_refused_with_what_there_is() {
             ["quote\".breaker", "did you mean \"escalating\"", "rate-yahoo, none"],
         ),
         (with("vendor = \"kis\"", "vendor = \"kiss\""), ["quote\".vendor", "did you mean \"kis\"", "http-own-keys"]),
-        (format!("{QUOTE}retry = \"zzz\"\nidempotent = true\n"), ["quote\".retry", "zzz", "patient, brief"]),
+        (format!("{QUOTE}retry = \"zzz\"\n"), ["quote\".retry", "zzz", "patient, brief"]),
         (format!("{QUOTE}token = \"kis/real/tokn\"\n"), ["quote\".token", "kis/real/tokn", "no other surface"]),
         (
             format!("{QUOTE}{ORDER}breaker_of = \"kis/real/qoute\"\n"),
@@ -215,7 +236,8 @@ fn what_must_be_there_is_refused_by_name_where_it_is_not() {
         let without: Vec<&str> = WINDOW.lines().filter(|line| !line.starts_with(key)).collect();
         says(&without.join("\n"), &[&format!("calendar.open.{key} is missing")]);
     }
-    says(&format!("{QUOTE}retry = \"brief\"\n"), &["quote\".idempotent is missing", "orders: false"]);
+    let bare = QUOTE.replace("idempotent = true\n", "");
+    says(&format!("{bare}retry = \"brief\"\n"), &["quote\".idempotent is missing", "orders: false"]);
     says("[retry.x]\non = \"bad\"\n", &["retry.x.waits is missing"]);
     says("[retry.x]\nwaits = [\"1s\"]\n", &["retry.x.on is missing"]);
     says("[vendor.x]\n", &["vendor.x.file is missing"]);
@@ -258,7 +280,10 @@ fn a_value_that_cannot_be_is_refused_by_the_whole_name_of_its_key() {
     }
     says("[retry.x]\nwaits = [\"1s\"]\non = \"all\"\n", &["retry.x.on", "all", "transport"]);
     says(&format!("{QUOTE}attempt_timeout = \"1ms\"\n"), &["quote\".attempt_timeout is 1ms", "between 10ms and 600s"]);
-    says(&format!("{QUOTE}idempotent = \"yes\"\n"), &["quote\".idempotent is \"yes\"", "true or false"]);
+    says(
+        &QUOTE.replace("idempotent = true", "idempotent = \"yes\""),
+        &["quote\".idempotent is \"yes\"", "true or false"],
+    );
     says(&format!("{QUOTE}breaker_of = \"a/b\"\n"), &["quote\".breaker and breaker_of are both there"]);
     says(&QUOTE.replace("\"minute\"", "\"\""), &["quote\".class", "1 to 100 characters"]);
     for name in ["quote", "kis//quote", "/quote", "kis/", ""] {
@@ -290,7 +315,7 @@ fn a_call_that_could_trip_the_breaker_alone_is_refused() {
     let text = |min: u32, waits: &str| {
         format!(
             "[breaker.mine]\nrate = {{last = 10, min = {min}, at_least = 0.5}}\n[retry.mine]\nwaits = {waits}\non = \"bad\"\n\
-             {mine}retry = \"mine\"\nidempotent = true\n"
+             {mine}retry = \"mine\"\n"
         )
     };
     says(&text(3, "[\"1s\", \"1s\"]"), &["quote\".retry", "3 attempts", "rate.min"]);
@@ -316,10 +341,35 @@ fn a_breaker_that_nobody_may_close_is_refused_with_the_way_out() {
 }
 
 #[test]
+fn a_breaker_whose_probe_would_wait_for_a_token_from_behind_it_is_refused() {
+    let surface = |name: &str, breaker: &str, token: &str| {
+        let surface = QUOTE.replace("kis/real/quote", name).replace("breaker = \"escalating\"", breaker);
+        if token.is_empty() { surface } else { format!("{surface}token = {token:?}\n") }
+    };
+    let own = "breaker = \"escalating\"";
+    let quote = surface("a/quote", own, "a/token");
+    let of_quote = "breaker_of = \"a/quote\"";
+    let way_out = ["\"a/quote\" and \"a/token\"", "give \"a/token\" a breaker of its own", "breaker = \"none\""];
+    let refused = |text: String, key: &str| says(&text, &[&[key][..], &way_out].concat());
+    refused(quote.clone() + &surface("a/token", of_quote, ""), "surface.\"a/token\".breaker_of puts");
+    let by_way_of = surface("a/price", of_quote, "") + &surface("a/token", "breaker_of = \"a/price\"", "");
+    refused(quote.clone() + &by_way_of, "surface.\"a/token\".breaker_of puts");
+    let other_way = surface("a/quote", "breaker_of = \"a/token\"", "a/token") + &surface("a/token", own, "");
+    refused(other_way, "surface.\"a/quote\".breaker_of puts");
+    let along = surface("a/token", own, "a/key") + &surface("a/key", of_quote, "");
+    says(&(quote.clone() + &along), &["surface.\"a/key\".breaker_of puts \"a/quote\" and \"a/key\""]);
+    of(&(quote.clone() + &surface("a/token", own, ""))).unwrap();
+    of(&(quote.clone() + &surface("a/price", of_quote, "a/token") + &surface("a/token", "breaker = \"none\"", "")))
+        .unwrap();
+}
+
+#[test]
 fn an_attempt_that_outlives_the_probe_is_refused_where_it_may_be_one() {
     let long = |seconds: u32| format!("{QUOTE}attempt_timeout = \"{seconds}s\"\n");
-    of(&long(60)).unwrap();
-    says(&long(61), &["quote\".attempt_timeout is 61s", "60s", "probes.timeout"]);
+    of(&long(59)).unwrap();
+    for seconds in [60, 61] {
+        says(&long(seconds), &[&format!("quote\".attempt_timeout is {seconds}s"), "after 60s", "probes.timeout"]);
+    }
     of(&format!("{QUOTE}{ORDER}breaker_of = \"kis/real/quote\"\nattempt_timeout = \"61s\"\n")).unwrap();
 }
 

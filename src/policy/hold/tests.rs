@@ -30,6 +30,7 @@ fn finding(verdict: Verdict, action: Action) -> Finding {
         code: None,
         throttled: false,
         outcome_unknown: false,
+        never_again: false,
         no_data: false,
         meaning: "why".into(),
     }

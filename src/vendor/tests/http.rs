@@ -52,6 +52,10 @@ const BOTH: &[Case] = &[
     Case::new("timely answer", 404, "404 page not found", GOOD, Action::Nothing),
     Case::new("timely answer", 409, "{}", GOOD, Action::Nothing),
     Case::new("timely answer", 422, "{}", GOOD, Action::Nothing),
+    Case::new("timely answer", 405, "<html>", GOOD, Action::Nothing),
+    Case::new("anything else", 301, "", BAD, Action::Nothing).outcome_unknown(),
+    Case::new("anything else", 302, "<html>", BAD, Action::Nothing).outcome_unknown(),
+    Case::new("anything else", 307, r#"{"message":"moved"}"#, BAD, Action::Nothing).outcome_unknown(),
     Case::new("anything else", 600, "", BAD, Action::Nothing).outcome_unknown(),
 ];
 

@@ -74,15 +74,31 @@ pub(super) const CASES: &[Case] = &[
         Action::Nothing,
     )
     .code("OPSQ2001"),
+    Case::new(
+        "input refused, or outside the hours of this call",
+        500,
+        r#"{"rt_cd":"2","msg_cd":"OPSQ2000","msg1":"INPUT INVALID_CHECK_ACNO"}"#,
+        GOOD,
+        Action::Nothing,
+    )
+    .code("OPSQ2000"),
+    Case::new(
+        "input refused, or outside the hours of this call",
+        500,
+        r#"{"rt_cd":"2","msg_cd":"OPSQ2002"}"#,
+        GOOD,
+        Action::Nothing,
+    )
+    .code("OPSQ2002"),
     Case::new("business refusal", 500, r#"{"rt_cd":"1","msg_cd":"APBK0919"}"#, GOOD, Action::Nothing).code("APBK0919"),
     Case::new("business refusal", 200, r#"{"rt_cd":"0","msg_cd":"APBK0013"}"#, GOOD, Action::Nothing).code("APBK0013"),
     // The vendor fails.
     Case::new("timed out inside, order may exist", 500, r#"{"rt_cd":"1","msg_cd":"EGW00301"}"#, BAD, Action::Nothing)
         .code("EGW00301")
-        .outcome_unknown(),
+        .never_again(),
     Case::new("timed out inside, order may exist", 200, r#"{"rt_cd":"1","msg_cd":"EGW00302"}"#, BAD, Action::Nothing)
         .code("EGW00302")
-        .outcome_unknown(),
+        .never_again(),
     Case::new("not routed", 500, r#"{"rt_cd":"1","msg_cd":"EGW00202"}"#, BAD, Action::Nothing)
         .code("EGW00202")
         .outcome_unknown(),
@@ -118,7 +134,9 @@ pub(super) const CASES: &[Case] = &[
         .code("KIER2620"),
     Case::new("timely answer", 200, r#"{"rt_cd":"2","msg_cd":"","msg1":"no"}"#, GOOD, Action::Nothing),
     Case::new("timely answer", 200, r#"{"access_token":"t","expires_in":86400}"#, GOOD, Action::Nothing),
-    Case::new("timely answer", 404, "<html>", GOOD, Action::Nothing),
+    Case::new("not JSON", 404, "<html>", BAD, Action::Nothing).outcome_unknown(),
+    Case::new("not JSON", 400, r#"{"rt_cd":"1","msg_cd":"APBK0"#, BAD, Action::Nothing).outcome_unknown(),
+    Case::new("timely answer", 404, "{}", GOOD, Action::Nothing),
     Case::new("timely answer", 409, "{}", GOOD, Action::Nothing),
     Case::new("timely answer", 422, "{}", GOOD, Action::Nothing),
     Case::new("timely answer", 400, r#"{"msg1":"no"}"#, GOOD, Action::Nothing),

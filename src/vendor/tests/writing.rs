@@ -37,6 +37,11 @@ fn a_rule_that_is_written_wrongly_is_named_with_the_way_out() {
         ("status = [404]\nverdict = \"bad\"\nthrottled = true", &["verdict = \"none\""]),
         ("status = [404]\nverdict = \"good\"\nno_data = true", &["verdict = \"none\""]),
         ("status = [404]\nverdict = \"good\"\noutcome_unknown = true", &["the outcome of a good answer is known"]),
+        (
+            "status = [401]\nverdict = \"none\"\nrefresh_token = true\noutcome_unknown = true",
+            &["refresh_token", "outcome_unknown", "keep one of them"],
+        ),
+        ("status = [404]\nverdict = \"bad\"\nnever_again = true", &["say outcome_unknown = true too"]),
         ("status = [404]\nverdict = \"none\"\nhold = \"budget\"", &["how long?", "for = \"1s\""]),
         ("status = [404]\nverdict = \"none\"\nhold = \"budget\"\nobey_retry_after = true", &["how long?"]),
         ("status = [404]\nverdict = \"none\"\nhold = \"budget\"\nfor = \"1\"", &["\"1\" is not a duration"]),
