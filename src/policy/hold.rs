@@ -212,12 +212,15 @@ impl Holds {
         let (mut count, mut longest) = (0, BinaryHeap::with_capacity(SHOWN + 2));
         // They may be a hundred thousand, and calls wait meanwhile: only those that are shown are written out.
         for (key, entry) in self.credentials.range(first..).take_while(|(key, _)| &*key.account == account) {
-            if let Some(hold) = entry.hold(now) {
-                count += 1;
-                longest.push(Reverse((hold.until, Reverse(key))));
-                if longest.len() > SHOWN + 1 {
-                    longest.pop();
-                }
+            let Some((until, _)) = entry.longest(now) else { continue };
+            count += 1;
+            let next = Reverse((until, Reverse(key)));
+            if longest.len() <= SHOWN {
+                longest.push(next);
+            } else if let Some(mut last) = longest.peek_mut()
+                && next < *last
+            {
+                *last = next;
             }
         }
         let longest = longest.into_sorted_vec();
@@ -285,17 +288,15 @@ impl Key {
 
 impl Entry {
     fn held(&self, now: Instant, key: &Key) -> Option<Held> {
-        self.hold(now)?.held(now, || of_credential(key))
+        let (until, why) = self.longest(now)?;
+        Some(Held { scope: of_credential(key), until, why: Arc::clone(why) })
     }
 
-    /// The one that lasts longest.
-    fn hold(&self, now: Instant) -> Option<Hold> {
-        let pause = self.pause.clone();
-        let doubt = self.doubt.as_ref().map(|doubt| {
-            let until = doubt.free_at(now).unwrap_or(doubt.hold.until);
-            Hold { until, why: Arc::clone(&doubt.hold.why) }
-        });
-        pause.into_iter().chain(doubt).filter(|hold| now < hold.until).max_by_key(|hold| hold.until)
+    /// Until when it is held, and why.
+    fn longest(&self, now: Instant) -> Option<(Instant, &Arc<str>)> {
+        let pause = self.pause.as_ref().map(|hold| (hold.until, &hold.why));
+        let doubt = self.doubt.as_ref().map(|doubt| (doubt.free_at(now).unwrap_or(doubt.hold.until), &doubt.hold.why));
+        pause.into_iter().chain(doubt).filter(|(until, _)| now < *until).max_by_key(|(until, _)| *until)
     }
 
     /// When nothing of it matters any longer.
