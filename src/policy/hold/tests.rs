@@ -242,15 +242,15 @@ fn any_sequence_of_calls_keeps_one_trial_out_and_every_wait_real() {
                 0 | 1 => match holds.admit(now, &who) {
                     Ok(trial) => {
                         let tries = |(other, trial, since): &&(Holder, Trial, Instant)| {
-                            *other == who && trial.0.is_some() && now < *since + TRIAL_LOST
+                            *other == who && trial.out.is_some() && now < *since + TRIAL_LOST
                         };
-                        assert!(trial.0.is_none() || !under_way.iter().any(|call| tries(&call)), "two trials: {about}");
+                        assert!(trial.out.is_none() || !under_way.iter().any(|call| tries(&call)), "two trials: {about}");
                         under_way.push((who, trial, now));
                     }
                     Err(held) => {
                         assert!(now < held.until && held.until <= now + LONGEST, "{held:?}: {about}");
                         let again = holds.admit(held.until, &who);
-                        let trial_out = under_way.iter().any(|(other, trial, _)| *other == who && trial.0.is_some());
+                        let trial_out = under_way.iter().any(|(other, trial, _)| *other == who && trial.out.is_some());
                         assert!(again.is_ok() || trial_out, "not free at {:?}: {about}", held.until);
                     }
                 },
@@ -268,7 +268,7 @@ fn any_sequence_of_calls_keeps_one_trial_out_and_every_wait_real() {
                         3 => finding(Verdict::Bad, Action::Nothing),
                         _ => wrong_key(),
                     };
-                    let decisive = trial.0.is_some();
+                    let decisive = trial.out.is_some();
                     holds.settle(now, &who, trial, Some(&found));
                     if let Some(before) = before.filter(|_| !decisive) {
                         let after = holds.admit(now, &who).expect_err(&about).until;
