@@ -11,6 +11,9 @@ use std::time::Duration;
 use call_budget::clock::Clock;
 use call_budget::policy::verdict::{Broken, Verdict};
 use call_budget::test_util::{Instant, Limit, ManualClock, MemoryStore};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
 use call_budget::{Answer, Attempt, Breaker, CallBudget, CallError, CallOptions, Credential, Failed, Settings};
 
 pub type Budgets = CallBudget<ManualClock, MemoryStore<ManualClock>>;
@@ -330,7 +333,7 @@ pub async fn settle() {
 pub async fn dropped_after<F: Future>(polls: usize, work: F) -> Option<F::Output> {
     let mut work = pin!(work);
     let mut left = polls;
-    poll_fn(|context| {
+    let counted = poll_fn(move |context| {
         if left == 0 {
             return Poll::Ready(None);
         }
@@ -340,6 +343,7 @@ pub async fn dropped_after<F: Future>(polls: usize, work: F) -> Option<F::Output
             Poll::Pending if left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
-    })
-    .await
+    });
+    // Polls it when it is woken, and not when whoever drives it is.
+    FuturesUnordered::from_iter([counted]).next().await.flatten()
 }

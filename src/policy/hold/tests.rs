@@ -249,7 +249,10 @@ fn any_sequence_of_calls_keeps_one_trial_out_and_every_wait_real() {
                         let tries = |(other, trial, since): &&(Holder, Trial, Instant)| {
                             *other == who && trial.out.is_some() && now < *since + TRIAL_LOST
                         };
-                        assert!(trial.out.is_none() || !under_way.iter().any(|call| tries(&call)), "two trials: {about}");
+                        assert!(
+                            trial.out.is_none() || !under_way.iter().any(|call| tries(&call)),
+                            "two trials: {about}"
+                        );
                         under_way.push((who, trial, now));
                     }
                     Err(held) => {
