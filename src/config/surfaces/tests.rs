@@ -43,7 +43,10 @@ fn rules(text: &str) -> Rules {
 fn a_surface_says_what_stands_around_its_calls() {
     let surfaces = of(&(QUOTE.to_owned()
         + "retry = \"patient\"\nattempt_timeout = \"7s\"\ntoken = \"kis/token\"\n"
-        + &QUOTE.replace("kis/real/quote", "kis/token").replace("\"escalating\"\nidempotent = true", "\"none\"")))
+        + &QUOTE
+            .replace("kis/real/quote", "kis/token")
+            .replace("minute", "token")
+            .replace("\"escalating\"\nidempotent = true", "\"none\"")))
     .unwrap();
     let quote = surfaces.get("kis/real/quote").unwrap();
     assert_eq!((&*quote.name, &*quote.account), ("kis/real/quote", "kis/real"));
@@ -331,7 +334,7 @@ fn a_call_that_could_trip_the_breaker_alone_is_refused() {
 #[test]
 fn a_breaker_that_nobody_may_close_is_refused_with_the_way_out() {
     let own = format!("{ORDER}breaker = \"escalating\"\n");
-    says(&own, &["order\".breaker", "never close", "(order)", "breaker = \"none\""]);
+    says(&own, &["order\".breaker", "never close", "(order;", "breaker = \"none\""]);
     says(&(own.clone() + QUOTE), &["breaker_of = \"kis/real/quote\""]);
     of(&format!("{ORDER}breaker = \"none\"\n")).unwrap();
     of(&format!("{QUOTE}{ORDER}breaker_of = \"kis/real/quote\"\n")).unwrap();
