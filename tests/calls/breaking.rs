@@ -52,25 +52,35 @@ async fn who_waits_while_the_breaker_opens_and_closes_again_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn a_hung_probe_is_replaced_and_its_late_answer_changes_nothing() {
+async fn a_probe_that_waits_too_long_for_its_slot_is_replaced_and_sends_nothing() {
     let stage = Stage::new();
-    stage.trip("kis/real/archive");
+    stage.trip("kis/real/quote");
     stage.clock.advance(30 * SECOND);
-    let hung = Script::of([Step::After(70 * SECOND, Box::new(Step::Answer(Reply::bad())))]);
-    let hung = spawn(&stage, "kis/real/archive", &hung);
+    stage.store.push_back("kis-real", 100 * SECOND);
+    let (first, second) = (Script::default(), Script::default());
+    let lost = spawn(&stage, "kis/real/quote", &first);
     settle().await;
-    stage.clock.advance(ms(5));
-    settle().await;
-    let error = stage.call("kis/real/archive", "desk", &Script::default()).await.unwrap_err();
+    let error = stage.call("kis/real/quote", "desk", &second).await.unwrap_err();
     assert!(matches!(error, CallError::CircuitOpen { reason: Reason::Probing, .. }), "{error:?}");
     stage.clock.advance(60 * SECOND);
-    stage.call("kis/real/archive", "desk", &Script::default()).await.expect("it replaces the hung one");
-    assert_eq!(stage.breaker("kis/real/archive").view().shown, Shown::Closed);
-    let late = driven(&stage.clock, hung).await.unwrap().unwrap();
-    assert_eq!(late.finding.verdict, Verdict::Bad);
-    let view = stage.breaker("kis/real/archive").view();
-    assert_eq!((view.shown, view.stale, view.failures), (Shown::Closed, 1, 0));
-    assert_eq!(stage.budgets.counters().stale, 1);
+    let probe = spawn(&stage, "kis/real/quote", &second);
+    settle().await;
+    let error = driven(&stage.clock, lost).await.unwrap().unwrap_err();
+    assert!(matches!(error, CallError::CircuitOpen { reason: Reason::Probing, .. }), "{error:?}");
+    driven(&stage.clock, probe).await.unwrap().unwrap();
+    assert_eq!((first.sent(), second.sent()), (0, 1));
+    assert_eq!(stage.breaker("kis/real/quote").view().shown, Shown::Closed);
+}
+
+#[tokio::test]
+async fn a_hung_probe_ends_with_its_attempt_timeout_and_has_failed() {
+    let stage = Stage::new();
+    stage.trip("kis/real/quote");
+    stage.clock.advance(30 * SECOND);
+    let error = stage.call("kis/real/quote", "desk", &Script::of([Step::Hang])).await.unwrap_err();
+    assert_eq!(error.code(), "CALL_BUDGET_ATTEMPT_TIMEOUT");
+    let view = stage.breaker("kis/real/quote").view();
+    assert_eq!((view.shown, view.rung, view.retry_at), (Shown::Open, 1, Some(stage.clock.now() + 60 * SECOND)));
 }
 
 #[tokio::test]

@@ -33,11 +33,11 @@ async fn http_500_with_egw00201_is_counted_as_throttled_opens_nothing_and_pushes
 
     settle().await;
     let pushed_back = stage.clock.now();
-    driven(&stage.clock, another.acquire("kis-real", "order")).await.unwrap().start().unwrap();
+    drop(driven(&stage.clock, another.acquire("kis-real", "order")).await.unwrap());
     assert!(stage.clock.now() >= pushed_back + ms(990), "another process, another class: {:?}", stage.clock.now());
     let counters = stage.budgets.counters();
     assert!(counters.pushbacks >= 1 && counters.pushback_failures == 0, "{counters:?}");
-    driven(&stage.clock, another.acquire("kis-token", "token")).await.unwrap().start().unwrap();
+    drop(driven(&stage.clock, another.acquire("kis-token", "token")).await.unwrap());
 }
 
 #[tokio::test]
