@@ -50,7 +50,7 @@ impl<C: Clock, S: Store> Pushbacks<C, S> {
             Entry::Vacant(entry) => drop(entry.insert(None)),
         }
         // Not under the lock: a runtime that is shutting down drops the task at once, and that takes the lock.
-        let way = Way { inner: Arc::clone(&self.0), budget: Arc::clone(budget) };
+        let way = Way { inner: Arc::clone(&self.0), budget: Arc::clone(budget), over: false };
         tokio::spawn(way.run(wanted));
     }
 }
@@ -65,10 +65,11 @@ impl<C: Clock, S: Store> Inner<C, S> {
 struct Way<C: Clock, S: Store> {
     inner: Arc<Inner<C, S>>,
     budget: Arc<str>,
+    over: bool,
 }
 
 impl<C: Clock, S: Store> Way<C, S> {
-    async fn run(self, first: Wanted) {
+    async fn run(mut self, first: Wanted) {
         let mut next = Some(first);
         while let Some(wanted) = next {
             self.report(wanted).await;
@@ -96,19 +97,22 @@ impl<C: Clock, S: Store> Way<C, S> {
     }
 
     /// What was heard meanwhile. None: this way has ended.
-    fn next(&self) -> Option<Wanted> {
+    fn next(&mut self) -> Option<Wanted> {
         let mut under_way = self.inner.under_way();
         let next = under_way.get_mut(&self.budget).and_then(Option::take);
         if next.is_none() {
             under_way.remove(&self.budget);
+            self.over = true;
         }
         next
     }
 }
 
 impl<C: Clock, S: Store> Drop for Way<C, S> {
-    /// Also where its runtime shuts down: the next report begins another.
+    /// Where its runtime shuts down: the next report begins another.
     fn drop(&mut self) {
-        self.inner.under_way().remove(&self.budget);
+        if !self.over {
+            self.inner.under_way().remove(&self.budget);
+        }
     }
 }
