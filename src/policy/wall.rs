@@ -39,3 +39,27 @@ impl Sub<Duration> for Wall {
         Wall(self.0.saturating_sub(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distance_to_a_later_moment_is_zero() {
+        let (early, late) = (Wall::from_unix_us(-5), Wall::from_unix_us(10));
+        assert_eq!(
+            (late.saturating_since(early), early.saturating_since(late)),
+            (Duration::from_micros(15), Duration::ZERO)
+        );
+    }
+
+    #[test]
+    fn no_duration_leads_beyond_the_ends_of_time() {
+        assert_eq!(Wall::default() + Duration::MAX, Wall::from_unix_us(i64::MAX));
+        assert_eq!((Wall::from_unix_us(-10) - Duration::MAX).unix_us(), i64::MIN);
+        assert_eq!(
+            Wall::from_unix_us(i64::MAX).saturating_since(Wall::from_unix_us(i64::MIN)).as_micros(),
+            i64::MAX as u128
+        );
+    }
+}

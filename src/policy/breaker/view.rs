@@ -67,11 +67,12 @@ impl Shown {
 }
 
 impl Breaker {
-    /// What there is to see: what the next call would find. Changes nothing.
+    /// What there is to see, with what time has made due. A running call that is overdue shows once a call or
+    /// [`Breaker::tend`] has seen it. Changes nothing.
     pub fn view(&self, at: Moment) -> View {
         let mut seen = self.clone();
         let at = seen.forward(at);
-        seen.tend(at);
+        seen.catch_up(at);
         seen.count_time(at.now);
         let shown = seen.shown(at);
         // A call of nobody's, which may probe.
