@@ -213,6 +213,22 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_that_tries_to_be_a_table_is_sent_to_the_settings_file() {
+        for table in TABLES {
+            let table = table.to_uppercase();
+            let names = [&*table, &format!("{table}_KIS"), &format!("{table}.KIS"), &format!("{table}__KIS__CLASS")]
+                .map(|name| format!("CALL_BUDGET_{name}"));
+            for name in names {
+                let error = of_variables(&[(&name, "{a = 1}")]).unwrap_err().to_string();
+                assert!(error.contains(&name) && error.contains("settings file"), "{error}");
+                assert!(error.contains("CALL_BUDGET_CONFIG"), "{error}");
+            }
+        }
+        let error = of_variables(&[("CALL_BUDGET_SURFACES", "x")]).unwrap_err().to_string();
+        assert!(error.contains("unknown setting \"surfaces\""), "{error}");
+    }
+
+    #[test]
     fn libpqs_variables_are_read_with_the_settings_and_only_then() {
         let variables =
             [("PGHOST", "pg.example"), ("PGUSER", "u"), ("PGPASSWORD", "not-a-real-password"), ("PGPORT", "")];

@@ -149,6 +149,9 @@ impl<'a> Table<'a> {
         match self.values.get(key) {
             None => Ok(Said::Nothing),
             Some(Value::Bool(false)) => Ok(Said::Off),
+            Some(Value::Number(number)) if number.as_u64() == Some(0) => {
+                Err(self.refused(key, "is 0: write false to switch the rule off"))
+            }
             Some(Value::Bool(true)) => Err(self.refused(key, "is true: write its numbers, or false to switch it off")),
             Some(_) => Ok(read(self)?.map_or(Said::Nothing, Said::On)),
         }

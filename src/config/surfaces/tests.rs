@@ -125,7 +125,7 @@ fn a_breaker_changes_what_it_says_and_keeps_the_rest_of_its_preset() {
 fn false_and_nothing_else_switches_a_rule_off() {
     let rules = rules("[breaker.mine]\npreset = \"rate-kis\"\nstreak = 4\nrate = false\nslow = false\n");
     assert_eq!((rules.streak, rules.rate, rules.slow), (Some(4), None, None));
-    says("[breaker.mine]\nstreak = 0\n", &["breaker.mine.streak", "0", "from 2 to 1000"]);
+    says("[breaker.mine]\nstreak = 0\n", &["breaker.mine.streak is 0", "write false"]);
     says("[breaker.mine]\nrate = true\n", &["breaker.mine.rate", "false"]);
 }
 

@@ -472,6 +472,20 @@ mod tests {
                     shown(outside)
                 );
             }
+            if span.mode != Some(Mode::Closed) && told(&calendar, span.from - MICROSECOND) == Some(Mode::Closed) {
+                assert_eq!(calendar.last_closed_end(at), Some(span.from).filter(|from| *from > at - LOOK));
+            }
+            let expected = of(calendar.windows.iter().filter(|window| window.mode == Mode::Expect).cloned());
+            let stretch = expected.at(at);
+            if stretch.mode == Some(Mode::Expect) && stretch.to < at + LOOK {
+                assert_eq!(expected.cut(at, stretch.to + MICROSECOND), Some(stretch.to));
+                assert_eq!(
+                    calendar.cut(at, stretch.to + MICROSECOND),
+                    Some(stretch.to),
+                    "whatever is closed meanwhile"
+                );
+                assert_eq!(expected.cut(at, stretch.to), None);
+            }
             if let Some(end) = calendar.last_closed_end(at) {
                 assert_eq!(told(&calendar, end - MICROSECOND), Some(Mode::Closed));
                 assert_ne!(told(&calendar, end), Some(Mode::Closed));
