@@ -215,8 +215,14 @@ impl Miss {
             None => finding.meaning.to_string(),
         };
         let retry_after = match finding.action {
-            Action::HoldCredential(wait) | Action::HoldSurface(wait) | Action::PushBack(wait) => Some(wait),
-            _ => None,
+            Action::HoldCredential(wait)
+            | Action::HoldSurface(wait)
+            | Action::PushBack(wait)
+            | Action::PushBackAndHoldCredential(wait) => Some(wait),
+            Action::Nothing
+            | Action::HoldCredentialUntilChanged
+            | Action::HoldTokenSurface(_)
+            | Action::RefreshToken => None,
         };
         Self::Next { why, text, retry_after }
     }

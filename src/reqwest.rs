@@ -47,7 +47,7 @@ pub trait SendThrough: Sized {
     }
 
     /// Makes a call of this surface and reads the whole answer. The token of a surface that has them is sent as
-    /// `authorization: Bearer`. A body that is a stream can be sent once: a retry of it ends as [`Failed::NotSent`].
+    /// `authorization: Bearer`. A body that is a stream is sent once: what its first attempt came to is what the call comes to.
     ///
     /// # Errors
     /// As [`CallBudget::call_with`].

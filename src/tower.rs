@@ -60,9 +60,9 @@ pub struct CallBudgetLayer<C: Clock = SystemClock, S: Store = PostgresStore<C>>(
 /// surface and these options to say, not for its method: a POST can be a query. The token of a surface that has them is
 /// sent as `authorization: Bearer`.
 ///
-/// `poll_ready` asks the inner service, and its first attempt uses the place that this reserves. A later attempt is made only if
-/// the inner service is ready at that moment: waiting for it would miss the send window. Else the call ends as
-/// [`Failed::NotSent`], which says nothing of the vendor.
+/// `poll_ready` asks the inner service, and the first attempt uses the place that this reserves. A later attempt is made only
+/// if the inner service is ready at that moment: waiting for it would miss the send window. Else the call ends with what
+/// the attempt before came to, and nothing is held against the vendor.
 pub struct CallBudgetService<I, C: Clock = SystemClock, S: Store = PostgresStore<C>> {
     inner: I,
     rules: Rules<C, S>,

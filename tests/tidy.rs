@@ -46,6 +46,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "src/coordinator.rs",
         &["policy", "call", "clock", "config", "counters", "error", "lane", "pace", "permit", "store"],
     ),
+    // What stands around a call.
+    ("src/fallback.rs", &["policy", "clock", "error", "call"]),
+    ("src/http.rs", &["call"]),
+    ("src/reqwest.rs", &["policy", "clock", "store", "call", "coordinator", "http"]),
+    ("src/tower.rs", &["policy", "clock", "store", "call", "coordinator", "http"]),
     ("src/lib.rs", &["policy", "clock", "store"]),
     ("src/main.rs", &[]),
     // Doors use the library as its users do: by what it re-exports, never by its lanes.
