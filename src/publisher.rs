@@ -198,6 +198,9 @@ impl<C: Clock, S: Store> Shift<C, S> {
     fn told(&self, calm: bool, outcome: Result<Duration, StoreError>) {
         let now = self.post.clock.now();
         let mut state = self.post.state();
+        if state.on_duty != Some(self.number) {
+            return;
+        }
         match outcome {
             Ok(wait) if wait.is_zero() => (state.again, state.refused) = (!calm, false),
             // Its second is not over: what is to be seen then.

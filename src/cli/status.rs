@@ -10,7 +10,7 @@ use super::find;
 use super::output::{print, print_json, table};
 use crate::store::status::{self, Breaker, Breakers, Process, Server};
 
-/// Show what is going on: grants and waits by class, holds, breakers, the server
+/// Show what is going on: grants and waits by class, breakers, the server
 #[derive(Args)]
 #[command(after_help = "Example: call-budget status kis-real --json")]
 pub struct Status {

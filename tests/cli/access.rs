@@ -17,6 +17,7 @@ async fn a_client_acquires_and_reads_and_cannot_change_settings() {
         "SELECT reason FROM call_budget.call_budget_acquire('kis-real', 'order', 1, '{1}', 1000000, 1)",
         "SELECT call_budget.call_budget_report_pushback('kis-real', 1000, 'said so')",
         "SELECT call_budget.call_budget_request_fence('kis-real')",
+        "SELECT call_budget.call_budget_publish_breakers(1, '[{\"breaker\": \"a\", \"state\": \"open\"}]')",
     ] {
         client.query_one(allowed, &[]).await.unwrap();
     }

@@ -6,6 +6,7 @@ mod support;
 
 mod access;
 mod bad_input;
+mod breakers;
 mod explaining;
 mod help;
 mod holds;

@@ -9,6 +9,7 @@
 mod support;
 
 mod arguments;
+mod breakers;
 mod differential;
 mod fence;
 mod fleet;

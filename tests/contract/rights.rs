@@ -61,6 +61,8 @@ async fn a_client_role_can_call_nothing_but_what_it_was_given() {
         "call_budget_push_back('kis-real', 0, 0, 'x')",
         "call_budget_pushback('kis-real', 0, 'x')",
         "call_budget_fence('kis-real')",
+        "call_budget_publish_breakers(1, '[]')",
+        "call_budget_one_line('x')",
     ] {
         assert_denied(&client, &format!("SELECT call_budget.{call}")).await;
     }

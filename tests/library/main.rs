@@ -17,6 +17,7 @@ mod runtimes;
 mod script;
 mod store_clock;
 mod switch;
+mod telling;
 mod windows;
 
 use std::time::Duration;
