@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/permit.rs", &["policy", "clock", "counters"]),
     ("src/pace.rs", &["policy", "clock", "error"]),
     ("src/lane", &["lane", "policy", "clock", "counters", "error", "store"]),
-    ("src/breaker.rs", &["policy", "clock", "config"]),
+    ("src/breaker", &["policy", "clock", "config"]),
     ("src/publisher", &["policy", "clock", "store"]),
     (
         "src/call/",

@@ -20,15 +20,17 @@ pub struct BreakerReport {
     pub holds: Vec<Held>,
 }
 
+/// By name: each breaker, and the surfaces that share it.
+pub(super) type Breakers<C> = BTreeMap<Arc<str>, (Breaker<C>, Vec<Arc<Surface>>)>;
+
 pub(crate) struct Board<C: Clock> {
     clock: C,
-    /// By name, with the surfaces that share it.
-    breakers: BTreeMap<Arc<str>, (Breaker<C>, Vec<Arc<Surface>>)>,
+    breakers: Breakers<C>,
     holds: Mutex<Holds>,
 }
 
 impl<C: Clock> Board<C> {
-    pub fn new(clock: C, breakers: BTreeMap<Arc<str>, (Breaker<C>, Vec<Arc<Surface>>)>) -> Self {
+    pub fn new(clock: C, breakers: Breakers<C>) -> Self {
         Self { clock, breakers, holds: Mutex::default() }
     }
 

@@ -61,9 +61,12 @@ pub(super) struct Issued {
 }
 
 pub(super) struct Tokens<C: Clock, S: Store> {
-    sources: Mutex<HashMap<Arc<str>, Arc<dyn TokenSource<C, S>>>>,
+    sources: Mutex<Sources<C, S>>,
     kept: Arc<Mutex<Kept>>,
 }
+
+/// By the surface that issues them.
+type Sources<C, S> = HashMap<Arc<str>, Arc<dyn TokenSource<C, S>>>;
 
 impl<C: Clock, S: Store> Default for Tokens<C, S> {
     fn default() -> Self {
@@ -173,7 +176,7 @@ impl<C: Clock, S: Store> Tokens<C, S> {
         look
     }
 
-    fn sources(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<dyn TokenSource<C, S>>>> {
+    fn sources(&self) -> MutexGuard<'_, Sources<C, S>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
