@@ -51,7 +51,7 @@ use crate::store::{PostgresStore, Store};
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Puts breaker and budget in front of a service.
-pub struct CallBudgetLayer<C: Clock = SystemClock, S: Store = PostgresStore<C>>(Rules<C, S>);
+pub struct CallBudgetLayer<C: Clock = SystemClock, S: Store = PostgresStore<C>>(Setup<C, S>);
 
 /// A service with breaker and budget in front.
 ///
@@ -65,15 +65,18 @@ pub struct CallBudgetLayer<C: Clock = SystemClock, S: Store = PostgresStore<C>>(
 /// the attempt before came to, and nothing is held against the vendor.
 pub struct CallBudgetService<I, C: Clock = SystemClock, S: Store = PostgresStore<C>> {
     inner: I,
-    rules: Rules<C, S>,
+    setup: Setup<C, S>,
 }
 
-struct Rules<C: Clock, S: Store> {
+struct Setup<C: Clock, S: Store> {
     budgets: CallBudget<C, S>,
-    surface_of: Arc<dyn Fn(&Parts) -> Arc<str> + Send + Sync>,
-    credential_of: Arc<dyn Fn(&Parts) -> Credential + Send + Sync>,
+    surface_of: Of<Arc<str>>,
+    credential_of: Of<Credential>,
     failed: Arc<dyn Fn(BoxError) -> Failed + Send + Sync>,
 }
+
+/// What is said of a request by its head.
+type Of<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 
 impl<C: Clock, S: Store> CallBudgetLayer<C, S> {
     /// The surface and the credential of a request are what these say of its head.
@@ -82,7 +85,7 @@ impl<C: Clock, S: Store> CallBudgetLayer<C, S> {
         surface_of: impl Fn(&Parts) -> N + Send + Sync + 'static,
         credential_of: impl Fn(&Parts) -> Credential + Send + Sync + 'static,
     ) -> Self {
-        Self(Rules {
+        Self(Setup {
             budgets,
             surface_of: Arc::new(move |head| surface_of(head).into()),
             credential_of: Arc::new(credential_of),
@@ -104,7 +107,7 @@ impl<I, C: Clock, S: Store> Layer<I> for CallBudgetLayer<C, S> {
     type Service = CallBudgetService<I, C, S>;
 
     fn layer(&self, inner: I) -> Self::Service {
-        CallBudgetService { inner, rules: self.0.clone() }
+        CallBudgetService { inner, setup: self.0.clone() }
     }
 }
 
@@ -140,11 +143,11 @@ where
         let next = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, next);
         let mut ready = true;
-        let rules = self.rules.clone();
-        let failed = Arc::clone(&rules.failed);
+        let setup = self.setup.clone();
+        let failed = Arc::clone(&setup.failed);
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            let (surface, credential) = ((rules.surface_of)(&head), (rules.credential_of)(&head));
+            let (surface, credential) = ((setup.surface_of)(&head), (setup.credential_of)(&head));
             let options = head.extensions.get::<CallOptions>().cloned().unwrap_or_default();
             let request = move |attempt: Attempt| {
                 let mut request = Request::from_parts(head.clone(), body.clone());
@@ -155,7 +158,7 @@ where
                 async move { whole(sent?.await.map_err(|error| failed(error.into()))?, &attempt).await }
             };
             let Answered { answer, finding, attempts, elapsed } =
-                rules.budgets.call_with(&surface, &credential, options, request).await?;
+                setup.budgets.call_with(&surface, &credential, options, request).await?;
             let mut response = answer.map(Full::new);
             response.extensions_mut().insert(Answered { answer: (), finding, attempts, elapsed });
             Ok(response)
@@ -196,11 +199,11 @@ impl<C: Clock, S: Store> Clone for CallBudgetLayer<C, S> {
 
 impl<I: Clone, C: Clock, S: Store> Clone for CallBudgetService<I, C, S> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), rules: self.rules.clone() }
+        Self { inner: self.inner.clone(), setup: self.setup.clone() }
     }
 }
 
-impl<C: Clock, S: Store> Clone for Rules<C, S> {
+impl<C: Clock, S: Store> Clone for Setup<C, S> {
     fn clone(&self) -> Self {
         Self {
             budgets: self.budgets.clone(),

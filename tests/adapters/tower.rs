@@ -4,8 +4,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use call_budget::clock::SystemClock;
 use call_budget::policy::verdict::{Broken, Verdict};
-use call_budget::tower::{BoxError, CallBudgetLayer};
+use call_budget::test_util::MemoryStore;
+use call_budget::tower::{BoxError, CallBudgetLayer, CallBudgetService};
 use call_budget::{Answered, CallError, CallOptions, Code, Failed};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -180,13 +182,9 @@ impl Service<Request<Full<Bytes>>> for Strict {
     }
 }
 
-fn strict(
-    budgets: &Budgets,
-    mut plan: Vec<Poll<Result<(), &'static str>>>,
-) -> (
-    impl Service<Request<Full<Bytes>>, Response = Response<Full<Bytes>>, Error = CallError> + Clone + use<>,
-    Arc<Mutex<Seen>>,
-) {
+type Behind = CallBudgetService<Strict, SystemClock, MemoryStore<SystemClock>>;
+
+fn strict(budgets: &Budgets, mut plan: Vec<Poll<Result<(), &'static str>>>) -> (Behind, Arc<Mutex<Seen>>) {
     plan.reverse();
     let seen = Arc::new(Mutex::new(Seen { plan, ..Seen::default() }));
     let inner = Strict { ready: false, seen: Arc::clone(&seen) };
