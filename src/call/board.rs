@@ -22,8 +22,8 @@ pub struct BreakerReport {
     pub holds: Vec<Held>,
 }
 
-/// By name, with the surfaces that share it.
-type Breakers<C> = BTreeMap<Arc<str>, (Breaker<C>, Vec<Arc<Surface>>)>;
+/// By name: each breaker, and the surfaces that share it.
+pub(super) type Breakers<C> = BTreeMap<Arc<str>, (Breaker<C>, Vec<Arc<Surface>>)>;
 
 pub(crate) struct Board<C: Clock> {
     clock: C,

@@ -1,16 +1,15 @@
 //! What stands in front of the budget: surfaces, breakers, holds, tokens.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::board::Board;
+use super::board::{Board, Breakers};
 use super::tending::Tending;
 use super::throttled::Throttled;
 use super::tokens::Tokens;
 use crate::breaker::Breaker;
 use crate::clock::Clock;
-use crate::config::surfaces::{Surface, Surfaces};
+use crate::config::surfaces::Surfaces;
 use crate::config::{Settings, SettingsError};
 use crate::publisher::Publisher;
 use crate::store::Store;
@@ -38,7 +37,7 @@ impl<C: Clock, S: Store> Front<C, S> {
             Publisher::new(clock.clone(), Arc::clone(store), store_call, look)
         });
         let tending = Arc::<Tending>::default();
-        let mut breakers = BTreeMap::<Arc<str>, (Breaker<C>, Vec<Arc<Surface>>)>::new();
+        let mut breakers = Breakers::<C>::new();
         let mut others = Vec::new();
         for surface in surfaces.iter() {
             let Some((name, rules)) = &surface.breaker else {

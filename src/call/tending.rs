@@ -39,7 +39,7 @@ impl Tending {
             state.on_duty = true;
         }
         // Not under the lock: a runtime that is shutting down drops the task at once, and that takes the lock.
-        let duty = Duty(Arc::clone(self));
+        let duty = Duty(Some(Arc::clone(self)));
         let task = runtime.spawn(tend(duty, Weak::clone(board))).abort_handle();
         let mut state = self.state();
         if state.over {
@@ -66,28 +66,45 @@ impl Tending {
     }
 }
 
-async fn tend<C: Clock>(duty: Duty, board: Weak<Board<C>>) {
+async fn tend<C: Clock>(mut duty: Duty, board: Weak<Board<C>>) {
     while let Some(clock) = board.upgrade().map(|board| board.clock().clone()) {
         clock.sleep_until(clock.now() + EVERY).await;
         let Some(board) = board.upgrade() else {
             return;
         };
         board.tend();
-        let mut state = duty.0.state();
-        if board.calm() {
-            state.on_duty = false;
-            drop(state);
+        if duty.ends_if(|| board.calm()) {
             return;
         }
     }
 }
 
-/// Its task's time on duty.
-struct Duty(Arc<Tending>);
+/// Its task's time on duty; `None` once it is over.
+struct Duty(Option<Arc<Tending>>);
+
+impl Duty {
+    /// Whether it is over. Decided under the lock: a change that comes now begins another.
+    fn ends_if(&mut self, calm: impl FnOnce() -> bool) -> bool {
+        let Some(tending) = &self.0 else {
+            return true;
+        };
+        {
+            let mut state = tending.state();
+            if !calm() {
+                return false;
+            }
+            state.on_duty = false;
+        }
+        self.0 = None;
+        true
+    }
+}
 
 impl Drop for Duty {
-    /// Also where its runtime shuts down: the next change begins another.
+    /// Where its runtime shuts down: the next change begins another.
     fn drop(&mut self) {
-        self.0.state().on_duty = false;
+        if let Some(tending) = &self.0 {
+            tending.state().on_duty = false;
+        }
     }
 }

@@ -75,13 +75,13 @@ impl Issued {
     }
 }
 
-/// By the surface that issues the tokens.
-type Sources<C, S> = HashMap<Arc<str>, Arc<dyn TokenSource<C, S>>>;
-
 pub(super) struct Tokens<C: Clock, S: Store> {
     sources: Mutex<Sources<C, S>>,
     kept: Arc<Mutex<Kept>>,
 }
+
+/// By the surface that issues them.
+type Sources<C, S> = HashMap<Arc<str>, Arc<dyn TokenSource<C, S>>>;
 
 impl<C: Clock, S: Store> Default for Tokens<C, S> {
     fn default() -> Self {
@@ -244,7 +244,7 @@ impl<C: Clock, S: Store> Tokens<C, S> {
         }
     }
 
-    fn sources(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<dyn TokenSource<C, S>>>> {
+    fn sources(&self) -> MutexGuard<'_, Sources<C, S>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

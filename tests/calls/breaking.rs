@@ -28,6 +28,8 @@ async fn a_trip_wakes_those_who_wait_for_a_slot_and_nothing_is_sent() {
     assert!(waiting.iter().all(|call| !call.is_finished()));
     let (granted, tripped) = (stage.granted(), stage.clock.now());
     stage.trip("kis/real/quote");
+    settle().await;
+    assert!(waiting.iter().all(|call| call.is_finished()), "all are woken");
     for call in waiting {
         let error = call.await.unwrap().unwrap_err();
         assert!(matches!(error, CallError::CircuitOpen { reason: Reason::Open, .. }), "{error:?}");

@@ -158,13 +158,13 @@ async fn an_attempt_without_an_answer_ends_with_its_timeout_and_is_the_vendors_f
 #[tokio::test]
 async fn what_could_not_be_written_says_nothing_of_the_vendor() {
     let stage = Stage::new();
-    for slow in [SECOND, 9 * SECOND] {
-        let script = Script::of([Step::After(slow, Box::new(Step::NotSent))]);
+    for _ in 0..12 {
+        let script = Script::of([Step::After(9 * SECOND, Box::new(Step::NotSent))]);
         let error = stage.call("kis/real/depth", "desk", &script).await.unwrap_err();
         assert_eq!((error.code(), error.may_have_been_sent()), ("CALL_BUDGET_NOT_SENT", false));
     }
     let view = stage.breaker("kis/real/depth").view();
-    assert_eq!((view.calls, view.failures, view.slow_rate), (0, 0, None));
+    assert_eq!((view.shown, view.calls, view.failures, view.slow_rate), (Shown::Closed, 0, 0, None));
     let script = Script::of([Step::Broken(Broken::NotConnected)]);
     let error = stage.call("kis/real/depth", "desk", &script).await.unwrap_err();
     assert_eq!((error.code(), error.may_have_been_sent()), ("CALL_BUDGET_NOT_CONNECTED", false));
