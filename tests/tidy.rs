@@ -442,6 +442,25 @@ fn sql_md_lists_the_sqlstates_of_the_migrations() {
 }
 
 #[test]
+fn breaker_md_lists_the_events_of_the_breaker_and_of_calls() {
+    let sources = [files(&["src/breaker"], "rs"), files(&["src/call"], "rs")].concat();
+    let told: BTreeSet<String> = sources
+        .iter()
+        .flat_map(|file| text::literals(&file.text))
+        .filter(|text| ["circuit_", "call_budget_"].iter().any(|start| text.starts_with(start)))
+        .collect();
+    assert!(told.len() >= 8, "{told:?}");
+    let page = read("docs/breaker.md");
+    let listed: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .filter(|name| name.starts_with("circuit_") || name.starts_with("call_budget_"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(listed, told);
+}
+
+#[test]
 fn sql_md_lists_the_codes_of_the_library() {
     let source = read("src/error.rs");
     let codes: BTreeSet<String> = text::between(&source, "=> \"", "\"").collect();

@@ -8,7 +8,7 @@ use crate::policy::breaker::{Breaker, Counted, Pass, Refusal, Rules, Shown};
 use crate::policy::verdict::Verdict::{Bad, Good, None as Nothing};
 
 const PAGE: &str = include_str!("../../../../docs/breaker.md");
-const TESTS: [&str; 9] = [
+const TESTS: [&str; 10] = [
     include_str!("by_hand.rs"),
     include_str!("episode.rs"),
     include_str!("faults.rs"),
@@ -18,6 +18,7 @@ const TESTS: [&str; 9] = [
     include_str!("schedule.rs"),
     include_str!("trip.rs"),
     include_str!("windows.rs"),
+    include_str!("../../../../tests/calls/breaker.rs"),
 ];
 
 const STATES: [Shown; 8] = [
