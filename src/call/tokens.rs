@@ -231,10 +231,10 @@ impl<C: Clock, S: Store> Tokens<C, S> {
     /// This token failed: it is not used again. A newer one stays.
     pub fn failed(&self, surface: &Arc<str>, credential: &Credential, token: &Issued) {
         let mut kept = kept(&self.kept);
-        if let Some(place) = kept.places.get_mut(&(Arc::clone(surface), credential.clone())) {
-            if place.token.take_if(|kept| kept.number == token.number).is_some() {
-                place.refused_until = token.expires_at;
-            }
+        if let Some(place) = kept.places.get_mut(&(Arc::clone(surface), credential.clone()))
+            && place.token.take_if(|kept| kept.number == token.number).is_some()
+        {
+            place.refused_until = token.expires_at;
         }
     }
 

@@ -1,6 +1,5 @@
 //! Access tokens: fetched once for all, renewed in time, dropped when they failed, and never shown.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,9 +7,9 @@ use std::time::Duration;
 use call_budget::clock::Clock;
 use call_budget::policy::breaker::Shown;
 use call_budget::policy::verdict::Verdict;
-use call_budget::{CallBudget, CallError, CallOptions, Credential, Settings, Token};
+use call_budget::{CallError, CallOptions, Credential, Token};
 
-use crate::stage::{Reply, SECOND, SURFACES, Script, Stage, Step, driven, ms, settle};
+use crate::stage::{Reply, SECOND, Script, Stage, Step, driven, ms, settle};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -264,31 +263,6 @@ async fn no_probe_is_out_while_a_token_is_fetched() {
     stage.call("kis/real/quote", "other", &Script::default()).await.expect("it has its token, and is the probe");
     driven(&stage.clock, waiting).await.unwrap().unwrap();
     assert_eq!(script.sent(), 1);
-}
-
-#[tokio::test]
-async fn a_token_surface_that_shares_the_breaker_can_be_its_probe() {
-    let (own, shared) = (
-        "class = \"token\"\n    vendor = \"kis\"\n    breaker = \"escalating-evenly\"",
-        "class = \"token\"\n    vendor = \"kis\"\n    breaker_of = \"kis/real/quote\"",
-    );
-    assert!(SURFACES.contains(own));
-    let settings = Settings::of_toml(&SURFACES.replace(own, shared), Path::new("")).unwrap();
-    let mut stage = Stage::new();
-    stage.budgets = CallBudget::with_store(&settings, stage.clock.clone(), stage.store.clone()).unwrap();
-    let clock = stage.clock.clone();
-    let source = move |budgets: crate::stage::Budgets, credential| {
-        let requests = Script::default().requests(&clock);
-        async move {
-            budgets.call("kis/real/token", &credential, requests).await?;
-            Ok(Token { value: "t".into(), valid_for: DAY })
-        }
-    };
-    stage.budgets.tokens_from("kis/real/token", source).unwrap();
-    stage.trip("kis/real/quote");
-    stage.clock.advance(30 * SECOND);
-    stage.call("kis/real/quote", "desk", &Script::default()).await.unwrap();
-    assert_eq!(stage.breaker("kis/real/quote").view().shown, Shown::Closed);
 }
 
 #[tokio::test]
