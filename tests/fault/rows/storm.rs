@@ -66,8 +66,9 @@ pub const CASES: &[Case] = &[
 const PROCESSES: usize = 200;
 const CONNECTIONS: usize = 20;
 const AWAY: Duration = Duration::from_secs(3);
-/// After healing every process has its answer within this.
-const ANSWERED: Duration = Duration::from_secs(5);
+/// After healing every process has its answer within this. What takes the time is 200 processes that log in on the cores of
+/// one machine: 2.8 s where those are free, 9.6 s were seen where they were not.
+const ANSWERED: Duration = Duration::from_secs(20);
 const MEMBERS_WAIT: Duration = Duration::from_secs(2);
 /// Between two calls of a process: together they ask a quarter of what the budget gives.
 const MEMBERS_PAUSE: Duration = Duration::from_millis(800);
@@ -100,7 +101,7 @@ async fn two_hundred(round: &mut Round) {
     let healed_us = round.heal();
 
     let answered =
-        members.iter_mut().map(|member| member.call(4 * ANSWERED, move |call| call.sent && call.ended_us > healed_us));
+        members.iter_mut().map(|member| member.call(2 * ANSWERED, move |call| call.sent && call.ended_us > healed_us));
     for call in join_all(answered).await {
         round.recovered_in(Duration::from_micros(call.ended_us - healed_us));
     }
