@@ -20,7 +20,7 @@ pub struct Caller {
     pub call: u64,
     /// Whether it may be a probe: orders never are.
     pub may_probe: bool,
-    /// Whether the attempt begins with the admission. Else it begins with [`Breaker::sending`].
+    /// Whether the attempt begins with the admission. Else it begins with [`Breaker::sending`](super::Breaker::sending).
     pub starts_now: bool,
 }
 
