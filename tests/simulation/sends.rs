@@ -107,17 +107,14 @@ impl State {
             }
         }
         self.processes[process].delivered += answer.slots.len() as u64;
-        self.grants.delivered += answer.slots.len() as u64;
-        if answer.timeline > 0 {
-            self.heard(process, asked, answered, seen);
-        }
+        self.processes[process].newest_timeline = seen.timeline;
+        self.heard(process, asked, answered, seen);
     }
 
     /// An answer tells the store's clock. A caller sees a step by two answers, if they are near enough to each other, and
     /// the step is larger than what is uncertain in them; what it cannot see is a residual that is stated.
     pub fn heard(&mut self, process: ProcessId, asked: Instant, answered: Instant, seen: Reading) {
         let one = &mut self.processes[process];
-        one.newest_timeline = one.newest_timeline.max(seen.timeline);
         let before = one.heard.filter(|(.., before)| before.timeline == seen.timeline);
         let sees = match before {
             Some((.., before)) if before.steps >= seen.steps => return,

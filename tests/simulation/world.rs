@@ -152,6 +152,8 @@ impl State {
     /// Stops a process: nothing moves it before it goes on.
     pub fn freeze(&mut self, process: ProcessId, lasts: True) {
         let moment = self.moment_of(process);
+        // Not beyond the moment in which all is to be well.
+        let lasts = lasts.min(self.plan.heals.saturating_sub(moment));
         let one = &mut self.processes[process];
         one.frozen_until = moment + lasts;
         one.frozen_for += lasts;

@@ -27,7 +27,6 @@ pub struct Grant {
 pub struct Grants {
     by_nonce: HashMap<u64, Grant>,
     pub decided: u64,
-    pub delivered: u64,
 }
 
 impl Grants {

@@ -74,7 +74,7 @@ kinds! {
 impl Kind {
     /// How often it comes in one seed at the most.
     pub fn most(self) -> usize {
-        if self == Kind::IdleHour { 1 } else { 4 }
+        if matches!(self, Kind::IdleHour | Kind::Suspended) { 1 } else { 4 }
     }
 }
 
@@ -131,7 +131,7 @@ impl State {
             }),
             Kind::Suspended => self.some_processes(|state, process| {
                 // Whatever was on its way to it is lost.
-                let lasts = state.up_to(30 * SECOND, 100 * SECOND);
+                let lasts = state.up_to(5 * SECOND, 80 * SECOND);
                 state.processes[process].partitioned_until = now + lasts;
                 state.freeze(process, lasts);
             }),
