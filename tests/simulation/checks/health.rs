@@ -111,8 +111,8 @@ impl State {
                 .collect();
             let (all, count) = (lanes.iter().sum::<u64>() as f64, lanes.len() as f64);
             let mean = all / count;
-            // Too few to say anything.
-            if count < 2.0 || mean < 12.0 {
+            // Too few to say anything, or a class that gets only what the others happen to leave.
+            if count < 2.0 || mean < 12.0 || all < 0.12 * self.granted(number).0 as f64 {
                 continue;
             }
             let least = lanes.iter().min().copied().unwrap_or_default() as f64;
