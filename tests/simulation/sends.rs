@@ -22,7 +22,12 @@ impl State {
         let one = &mut self.budgets[budget];
         let (now, slots) = (self.now, answer.waits_us.len());
         self.trace.note(now, 6, process as u64, (slots as u64) << 32 | answer.retry_us.unwrap_or(0) as u64);
-        let paused = one.paused;
+        let paused = one.paused && !on_old;
+        if !paused && !on_old {
+            let free = one.spacing.next_free(answer.interval_us * 1000).max(one.blocked_until as i64) - now as i64;
+            self.judge_patience(ask, answer, free);
+        }
+        let one = &mut self.budgets[budget];
         if paused {
             self.tallies.check(Name::Pause, slots == 0, || format!("{slots} slots were granted while paused"));
         }
@@ -76,6 +81,17 @@ impl State {
             let (reason, retry) = (answer.reason, answer.retry_us);
             self.trace.tell(now, || {
                 format!("store: process {process}, class {class}, costs {:?}: slots in {waits:?} us, {reason:?}, come back in {retry:?} us", ask.costs)
+            });
+        }
+    }
+
+    /// Nothing can start before `free` has passed. Who would not wait so long is told at once, and not kept waiting.
+    fn judge_patience(&mut self, ask: &Ask, answer: &scheduler::Answer, free: i64) {
+        let patience = i64::try_from(ask.patience.as_nanos()).unwrap_or(i64::MAX);
+        // A slot within the lookahead is granted all the same: others of the lane may use it.
+        if answer.waits_us.is_empty() && patience < free - free / 500 - MS as i64 {
+            self.tallies.check(Name::Patience, answer.reason.is_some(), || {
+                format!("a caller with {:.3} s left was not refused, {:.3} s before the first slot", patience as f64 / 1e9, free as f64 / 1e9)
             });
         }
     }

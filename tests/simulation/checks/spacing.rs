@@ -45,6 +45,11 @@ impl Spacing {
         self.doubtful_until = until;
     }
 
+    /// Before this moment no slot is free.
+    pub fn next_free(&self, interval: i64) -> i64 {
+        self.last.map_or(0, |last| last.at + last.cost * interval)
+    }
+
     pub fn granted(&mut self, slot: Slot, tallies: &mut Tallies) {
         if let Some(last) = self.last.replace(slot) {
             tallies.check(Name::Spacing, last.is_apart_from(&slot), || too_near("granted", &last, &slot));
