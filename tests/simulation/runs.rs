@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Run {
                     }
                     let one = play_checked(options.from + number, options);
                     sent.fetch_add(one.sends, Ordering::Relaxed);
-                    if options.stop_at_first && one.tallies.failed() {
+                    if options.stop_at_first && one.tallies.any_failed() {
                         stop.store(true, Ordering::Relaxed);
                     }
                     if results.send(one).is_err() {
@@ -104,7 +104,7 @@ impl Run {
             *self.kinds.entry(*kind).or_default() += 1;
         }
         self.tallies.add(one.seed, &one.tallies);
-        if one.tallies.failed() {
+        if one.tallies.any_failed() {
             self.failing.push(one.seed);
             self.first_failure.get_or_insert(after);
         }

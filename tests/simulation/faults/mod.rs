@@ -82,7 +82,7 @@ impl State {
     /// A fault begins.
     pub fn begins(&mut self, kind: Kind) -> Effect {
         let now = self.now;
-        self.trace.note(now, 14, kind as u64, 0);
+        self.trace.record(now, 14, kind as u64, 0);
         self.trace.tell(now, || format!("fault: {}", kind.as_str()));
         let lasts = self.up_to(100 * MS, 8 * SECOND);
         let chance = [0.02, 0.1, 0.5, 1.0][self.rng.usize(0..4)];
@@ -167,7 +167,7 @@ impl State {
             Kind::PushedBack => {
                 let budget = self.rng.usize(0..self.budgets.len());
                 let lasts = self.up_to(MS, 20 * SECOND);
-                self.push_back(budget, crate::clock::duration(lasts));
+                self.pushes_back(budget, crate::clock::duration(lasts));
             }
         }
         Effect::Nothing
