@@ -219,6 +219,10 @@ impl State {
             Some(waker) => {
                 self.trace.record(self.now, 12, delivery.process as u64, 0);
                 self.answers.insert(delivery.call.number(), delivery.answer);
+                if self.spells.stalled_on_answer.hits(self.now, &mut self.rng) {
+                    let lasts = self.rng.u64(MS..=2000 * MS);
+                    self.freeze(delivery.process, lasts);
+                }
                 Effect::Wake(waker)
             }
             None => Effect::Nothing,
