@@ -569,7 +569,7 @@ fn the_simulation_runs_the_products_own_scheduling_and_has_none_of_its_own() {
     let own = |place: &String| read(place).split("#[cfg(test)]").next().map(defined).unwrap_or_default();
     let scheduling: BTreeSet<String> = places.iter().flat_map(own).collect();
     let simulation: String = files(&["tests/simulation"], "rs").into_iter().map(|file| file.text).collect();
-    none(second_implementation(&simulation, &scheduling).into_iter());
+    none(second_implementation(&simulation, &scheduling));
     assert!(
         ["reserve", "decide", "of_slot", "answered"].iter().all(|name| scheduling.contains(*name)),
         "{scheduling:?}"

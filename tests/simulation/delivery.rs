@@ -87,7 +87,7 @@ impl State {
             Event::Timer(process, key) => self.fires(process, key),
             Event::Arrives(request) => self.arrives(request),
             Event::Decides(request) => self.decides(*request),
-            Event::Answers(delivery) => return self.reaches(delivery),
+            Event::Answers(delivery) => self.reaches(delivery),
             Event::Counts(arrival) => {
                 self.reaches_vendor(&arrival);
                 Effect::Nothing
