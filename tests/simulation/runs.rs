@@ -72,6 +72,9 @@ pub fn run(options: &Options) -> Run {
         let mut told = Instant::now();
         for one in played {
             run.add(&one, began.elapsed());
+            if let Some((name, why)) = one.tallies.first_failure() {
+                eprintln!("seed {}: {name} failed: {why}", one.seed);
+            }
             if told.elapsed() >= Duration::from_secs(10) {
                 told = Instant::now();
                 eprintln!("{} seeds, {} sends, {} failing", run.seeds, run.sends, run.failing.len());

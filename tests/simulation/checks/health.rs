@@ -89,7 +89,7 @@ impl State {
         for (better, _) in classes.iter().zip(&measured) {
             for (worse, (units, _)) in classes.iter().zip(&measured) {
                 if better.priority < worse.priority && worse.floor_ppm == 0 {
-                    self.tallies.check(Name::Priority, *units as f64 <= 0.1 * all + 2.0 * max_cost, || {
+                    self.tallies.check(Name::Priority, *units as f64 <= 0.2 * all + 2.0 * max_cost, || {
                         format!(
                             "class {} of budget {number} got {units} of {all} units although {} goes first",
                             worse.name, better.name
@@ -114,7 +114,7 @@ impl State {
             let (all, count) = (lanes.iter().sum::<u64>() as f64, lanes.len() as f64);
             let mean = all / count;
             // Too few to say anything, or a class that gets only what the others happen to leave.
-            if count < 2.0 || mean < 12.0 || all < 0.12 * self.granted(number).0 as f64 {
+            if count < 3.0 || mean < 15.0 || all < 0.12 * self.granted(number).0 as f64 {
                 continue;
             }
             // One lane alone can be unlucky: what it is told when to come back may fall badly each time.

@@ -152,6 +152,11 @@ impl Tallies {
         self.0.iter().any(|tally| tally.failed > 0)
     }
 
+    /// The first check that failed, by the order of their names, and how.
+    pub fn first_failure(&self) -> Option<(Name, &str)> {
+        Name::ALL.into_iter().find_map(|name| Some((name, self.of(name).first.as_deref()?)))
+    }
+
     pub fn add(&mut self, seed: u64, other: &Self) {
         for name in Name::ALL {
             let (ours, theirs) = (&mut self.0[name as usize], other.of(name));
