@@ -33,6 +33,8 @@ pub enum Scenario {
     Faults,
     /// No fault: sixty lanes that always want more, 18 a second.
     Sixty,
+    /// The same with one caller in each, who queues behind all others each time anew.
+    Queue,
     /// No fault: twelve lanes that want 10,000 a second.
     TenThousand,
     /// No fault, but a store whose transactions take long: twenty-four lanes that want 1,000 a second.
@@ -119,6 +121,7 @@ impl Plan {
     pub fn of_seed(seed: u64) -> Self {
         match seed % 50 {
             25 => Self::without_faults(seed, Scenario::Sixty),
+            13 => Self::without_faults(seed, Scenario::Queue),
             37 => Self::without_faults(seed, Scenario::SlowStore),
             49 => Self::without_faults(seed, Scenario::TenThousand),
             _ => Self::with_faults(seed),
@@ -196,6 +199,7 @@ impl Plan {
         let (units, processes, callers, transaction, lasts) = match scenario {
             Scenario::SlowStore => (1100, 24, 20, 3 * MS, 8),
             Scenario::TenThousand => (11_200, 12, 200, 100 * US, 3),
+            Scenario::Queue => (18, 60, 1, 100 * US, 90),
             _ => (18, 60, 3, 100 * US, 60),
         };
         let limit = Limit { units, window: ms(1000), send_window: ms(50), arrival_jitter: ms(50), max_cost: 1 };

@@ -23,7 +23,7 @@ impl State {
         }
         let (calls, granted) = (self.budgets[0].calls_measured as f64, self.granted(0).1 as f64);
         let most = match self.plan.scenario {
-            Scenario::Faults | Scenario::SlowStore => return,
+            Scenario::Faults | Scenario::SlowStore | Scenario::Queue => return,
             Scenario::Sixty => 5.0,
             Scenario::TenThousand => 0.05,
         };
