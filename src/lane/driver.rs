@@ -83,6 +83,8 @@ impl<C: Clock, S: Store> Driver<C, S> {
         let lane = &*self.lane;
         while lane.clock.now() < moment && self.is_wanted_until(moment) {
             tokio::select! {
+                // Which comes first is the same to the loop; that it is not drawn by lot is not: a simulation runs twice alike.
+                biased;
                 () = lane.clock.sleep_until(moment) => {}
                 () = lane.emptied.notified() => {}
             }

@@ -1,7 +1,6 @@
 //! The one query: `call_budget_acquire`, one round trip, one transaction of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
@@ -10,6 +9,7 @@ use super::answer::{Breach, Columns};
 use super::breakers::Snapshot;
 use super::pool::Pool;
 use super::session::{Opener, Session};
+use super::timelines::Timelines;
 use super::{Answer, Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError, breakers};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Connection, Settings, SettingsError};
@@ -25,7 +25,7 @@ const PUBLISH_BREAKERS: &str = "SELECT call_budget.call_budget_publish_breakers(
 pub struct PostgresStore<C: Clock = SystemClock> {
     pool: Pool<C>,
     clock: C,
-    newest_timeline: AtomicI64,
+    timelines: Timelines,
 }
 
 impl<C: Clock> PostgresStore<C> {
@@ -36,19 +36,7 @@ impl<C: Clock> PostgresStore<C> {
     pub fn new(settings: &Settings, clock: C) -> Result<Self, SettingsError> {
         let opener = Opener::new(Connection::of(settings)?, clock.clone());
         let pool = Pool::new(opener, settings.pool_size);
-        Ok(Self { pool, clock, newest_timeline: AtomicI64::new(0) })
-    }
-
-    /// A server that was left behind by a promotion still answers, from a past that others no longer share.
-    fn refuse_older_timeline(&self, timeline: i64) -> Result<(), StoreError> {
-        let newest = self.newest_timeline.fetch_max(timeline, Ordering::AcqRel);
-        if timeline < newest {
-            let message = format!(
-                "the answer is from timeline {timeline}, older than {newest} seen before: restart this process if the store was moved to a new server"
-            );
-            return Err(StoreError::new(Stage::Query, Failing::Uncertain, message));
-        }
-        Ok(())
+        Ok(Self { pool, clock, timelines: Timelines::default() })
     }
 }
 
@@ -58,7 +46,7 @@ impl<C: Clock> Store for PostgresStore<C> {
         progress.enter(Stage::Query);
         let reply = query(borrowed.session(), &self.clock, ask, Stage::Query).await?;
         if reply.answer.timeline > 0 {
-            self.refuse_older_timeline(reply.answer.timeline)?;
+            self.timelines.refuse_older(reply.answer.timeline)?;
         }
         borrowed.give_back();
         Ok(reply)

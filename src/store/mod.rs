@@ -27,6 +27,7 @@ mod secret;
 mod session;
 pub mod sqlstate;
 pub mod status;
+mod timelines;
 mod tls;
 
 use std::error::Error;
@@ -44,6 +45,8 @@ use crate::policy::stage::Stage;
 pub use acquire::PostgresStore;
 pub use answer::{Answer, Refusal};
 pub use progress::Progress;
+#[cfg(feature = "test-util")]
+pub use timelines::Timelines;
 
 /// What this client and the schema agree on: a schema with the same number works with it, another is refused by name.
 pub const CONTRACT: i32 = 1;

@@ -41,8 +41,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use self::scheduler::{Call, Scheduler};
-use super::answer::{Breach, Columns};
-use super::{Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError};
+use super::answer::Columns;
+use super::{Answer, Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError};
 use crate::clock::{Clock, SystemClock};
 use crate::policy::Instant;
 use crate::policy::spacing::Limit;
@@ -138,46 +138,68 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// What `call_budget_acquire` answers.
-    fn reserve(&self, ask: &Ask) -> Columns {
+    fn reserve(&self, ask: &Ask) -> Result<Answer, StoreError> {
         let now_us = store_us(self.clock.now());
-        let costs: Vec<i32> = ask.costs.iter().map(|cost| i32::try_from(*cost).unwrap_or(i32::MAX)).collect();
-        let call = Call { class: &ask.class, lane: ask.lane, costs: &costs, patience_us: micros(ask.patience) };
-        let ours = Columns {
-            contract: Some(CONTRACT),
-            nonce: Some(ask.nonce),
-            waits_us: Some(Vec::new()),
-            store_us: Some(now_us),
-            ..Columns::default()
-        };
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(budget) = budgets.get_mut(&*ask.budget) else {
-            return Columns { reason: Some("unknown_budget".into()), ..ours };
-        };
-        let answer = budget.reserve(call, now_us);
-        Columns {
-            waits_us: Some(answer.waits_us),
-            retry_us: answer.retry_us,
-            reason: answer.reason.map(str::to_owned),
-            interval_us: Some(answer.interval_us),
-            lookahead_us: Some(answer.lookahead_us),
-            send_window_us: Some(answer.send_window_us),
-            max_cost: Some(answer.max_cost),
-            version: Some(answer.version),
-            fences: Some(answer.fences),
-            timeline: Some(1),
-            ..ours
-        }
+        let decided = budgets.get_mut(&*ask.budget).map(|budget| budget.reserve(call(ask, &costs(ask)), now_us));
+        answer(ask, decided, 1, now_us)
     }
+}
+
+/// The costs of an ask, as the scheduler takes them.
+pub fn costs(ask: &Ask) -> Vec<i32> {
+    ask.costs.iter().map(|cost| i32::try_from(*cost).unwrap_or(i32::MAX)).collect()
+}
+
+/// An ask, as the scheduler takes it.
+pub fn call<'a>(ask: &'a Ask, costs: &'a [i32]) -> Call<'a> {
+    Call { class: &ask.class, lane: ask.lane, costs, patience_us: micros(ask.patience) }
+}
+
+/// What a client makes of the scheduler's answer, checked as one from PostgreSQL is. None: there is no such budget.
+///
+/// # Errors
+/// The answer breaks the contract.
+pub fn answer(
+    ask: &Ask,
+    decided: Option<scheduler::Answer>,
+    timeline: i64,
+    store_us: i64,
+) -> Result<Answer, StoreError> {
+    let ours = Columns {
+        contract: Some(CONTRACT),
+        nonce: Some(ask.nonce),
+        waits_us: Some(Vec::new()),
+        store_us: Some(store_us),
+        ..Columns::default()
+    };
+    let columns = match decided {
+        None => Columns { reason: Some("unknown_budget".into()), ..ours },
+        Some(decided) => Columns {
+            waits_us: Some(decided.waits_us),
+            retry_us: decided.retry_us,
+            reason: decided.reason.map(str::to_owned),
+            interval_us: Some(decided.interval_us),
+            lookahead_us: Some(decided.lookahead_us),
+            send_window_us: Some(decided.send_window_us),
+            max_cost: Some(decided.max_cost),
+            version: Some(decided.version),
+            fences: Some(decided.fences),
+            timeline: Some(timeline),
+            ..ours
+        },
+    };
+    columns.checked(ask).map_err(|breach| {
+        let message = format!("the store in memory breaks the contract: {breach:?}");
+        StoreError::new(Stage::Query, Failing::Misconfigured, message)
+    })
 }
 
 impl<C: Clock> Store for MemoryStore<C> {
     async fn acquire(&self, ask: &Ask, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
         progress.enter(Stage::Query);
         let asked = self.clock.now();
-        let answer = self.reserve(ask).checked(ask).map_err(|breach: Breach| {
-            let message = format!("the store in memory breaks the contract: {breach:?}");
-            StoreError::new(Stage::Query, Failing::Misconfigured, message)
-        })?;
+        let answer = self.reserve(ask)?;
         Ok(Reply { asked, answered: self.clock.now(), answer })
     }
 

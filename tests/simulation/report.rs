@@ -1,0 +1,104 @@
+//! One line a check, and what repeats a failure.
+
+use crate::checks::{Name, Tally};
+use crate::faults::Kind;
+use crate::options::Options;
+use crate::runs::Run;
+
+/// As many failing seeds as are named.
+const NAMED: usize = 20;
+
+/// Prints the report. Whether every check holds.
+pub fn print(run: &Run, options: &Options) -> bool {
+    let one_seed = options.one.is_some();
+    let holds = Name::ALL.iter().all(|name| passes(run.tallies.of(*name), one_seed));
+    if options.json {
+        println!("{}", json(run, holds));
+        return holds;
+    }
+    println!(
+        "seeds from {}: {} played, {} sends, {} events, {} faults of {} kinds, {:.1} s",
+        run.from,
+        run.seeds,
+        run.sends,
+        run.events,
+        run.faults,
+        run.kinds.len(),
+        run.took.as_secs_f64()
+    );
+    for name in Name::ALL {
+        println!("{}", line(name, run.tallies.of(name), one_seed));
+    }
+    if let Some(after) = run.first_failure {
+        println!("the first failure came after {:.1} s", after.as_secs_f64());
+    }
+    for seed in run.failing.iter().take(NAMED) {
+        println!("repeat: cargo test --test simulation -- --seed {seed} --trace");
+    }
+    if run.failing.len() > NAMED {
+        println!("and {} seeds more", run.failing.len() - NAMED);
+    }
+    holds
+}
+
+/// A check that had nothing to look at proves nothing: only one seed alone may leave some out.
+fn passes(tally: &Tally, one_seed: bool) -> bool {
+    tally.failed == 0 && (one_seed || tally.counted > 0)
+}
+
+fn line(name: Name, tally: &Tally, one_seed: bool) -> String {
+    let Tally { counted, excused, failed, first, worst } = tally;
+    let word = match passes(tally, one_seed) {
+        true if *counted == 0 => "-",
+        true => "ok",
+        false => "FAILED",
+    };
+    let mut line = format!("{word:<7} {:<12} {counted} {}", name.as_str(), name.counted());
+    if *excused > 0 {
+        line += &format!(", {excused} covered by a stated residual");
+    }
+    if let Some(worst) = worst {
+        line += &format!(", worst {worst:.3}");
+    }
+    if let Some(first) = first {
+        line += &format!("; {failed} failed: {first}");
+    } else if *counted == 0 && word == "FAILED" {
+        line += ": nothing to look at";
+    }
+    line
+}
+
+fn json(run: &Run, holds: bool) -> serde_json::Value {
+    let checks: serde_json::Map<String, serde_json::Value> = Name::ALL
+        .iter()
+        .map(|name| {
+            let tally = run.tallies.of(*name);
+            let one = serde_json::json!({
+                "counted": tally.counted,
+                "excused": tally.excused,
+                "failed": tally.failed,
+                "first": tally.first,
+                "worst": tally.worst,
+            });
+            (name.as_str().to_owned(), one)
+        })
+        .collect();
+    let kinds: serde_json::Map<String, serde_json::Value> = Kind::ALL
+        .iter()
+        .map(|kind| (kind.as_str().to_owned(), run.kinds.get(kind).copied().unwrap_or(0).into()))
+        .collect();
+    let windows = run.tallies.of(Name::Windows);
+    serde_json::json!({
+        "from": run.from,
+        "seeds": run.seeds,
+        "sends": run.sends,
+        "events": run.events,
+        "faults": run.faults,
+        "seeds_with_kind": kinds,
+        "over_limit_windows": { "without_residuals": windows.failed, "with_residuals": windows.failed + windows.excused },
+        "checks": checks,
+        "failing_seeds": run.failing,
+        "seconds": run.took.as_secs_f64(),
+        "pass": holds,
+    })
+}

@@ -1,0 +1,115 @@
+//! Many seeds, several at once.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::checks::{Name, Tallies};
+use crate::faults::Kind;
+use crate::options::Options;
+use crate::seed::{Played, play};
+
+/// Each so manieth seed is played twice.
+const TWICE: u64 = 20;
+
+/// What all seeds came to.
+pub struct Run {
+    pub from: u64,
+    pub seeds: u64,
+    pub sends: u64,
+    pub events: u64,
+    pub faults: usize,
+    pub kinds: BTreeMap<Kind, u64>,
+    pub tallies: Tallies,
+    /// Seeds in which a check failed.
+    pub failing: Vec<u64>,
+    pub took: Duration,
+    /// How long until the first check failed.
+    pub first_failure: Option<Duration>,
+}
+
+pub fn run(options: &Options) -> Run {
+    let began = Instant::now();
+    let (next, sent, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let (results, played) = mpsc::channel();
+    let mut run = Run {
+        from: options.from,
+        seeds: 0,
+        sends: 0,
+        events: 0,
+        faults: 0,
+        kinds: BTreeMap::new(),
+        tallies: Tallies::default(),
+        failing: Vec::new(),
+        took: Duration::ZERO,
+        first_failure: None,
+    };
+    thread::scope(|scope| {
+        for _ in 0..options.threads {
+            let (next, sent, stop, results) = (&next, &sent, &stop, results.clone());
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let late = options.seconds.is_some_and(|most| began.elapsed().as_secs() >= most);
+                    let enough = options.sends.is_some_and(|most| sent.load(Ordering::Relaxed) >= most);
+                    if number >= options.seeds || late || enough || stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let one = play_checked(options.from + number, options);
+                    sent.fetch_add(one.sends, Ordering::Relaxed);
+                    if options.stop_at_first && one.tallies.any_failed() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    if results.send(one).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(results);
+        let mut told = Instant::now();
+        for one in played {
+            run.add(&one, began.elapsed());
+            if let Some((name, why)) = one.tallies.first_failure() {
+                eprintln!("seed {}: {name} failed: {why}", one.seed);
+            }
+            if told.elapsed() >= Duration::from_secs(10) {
+                told = Instant::now();
+                eprintln!("{} seeds, {} sends, {} failing", run.seeds, run.sends, run.failing.len());
+            }
+        }
+    });
+    run.took = began.elapsed();
+    run.failing.sort_unstable();
+    run
+}
+
+fn play_checked(seed: u64, options: &Options) -> Played {
+    let mut one = play(seed, options.trace);
+    if seed % TWICE == 1 || options.one.is_some() {
+        let again = play(seed, false);
+        one.tallies.check(Name::SameSeed, again.hash == one.hash, || {
+            format!("two runs differ, after {} and {} events", one.events, again.events)
+        });
+    }
+    one
+}
+
+impl Run {
+    fn add(&mut self, one: &Played, after: Duration) {
+        self.seeds += 1;
+        self.sends += one.sends;
+        self.events += one.events;
+        self.faults += one.faults;
+        for kind in &one.kinds {
+            *self.kinds.entry(*kind).or_default() += 1;
+        }
+        self.tallies.add(one.seed, &one.tallies);
+        if one.tallies.any_failed() {
+            self.failing.push(one.seed);
+            self.first_failure.get_or_insert(after);
+        }
+    }
+}
