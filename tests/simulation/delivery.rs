@@ -31,7 +31,7 @@ impl State {
     pub fn requests(&mut self, process: ProcessId, question: Question) -> Key {
         let call = self.calls.add(Waker::noop().clone());
         let leaves = self.moment_of(process);
-        self.trace.note(leaves, 10, process as u64, 0);
+        self.trace.record(leaves, 10, process as u64, 0);
         let lost = self.spells.requests_lost.hits(self.now, &mut self.rng)
             || self.processes[process].partitioned_until > leaves;
         if !lost {
@@ -87,9 +87,9 @@ impl State {
             Event::Timer(process, key) => self.fires(process, key),
             Event::Arrives(request) => self.arrives(request),
             Event::Decides(request) => self.decides(*request),
-            Event::Answers(delivery) => return self.reaches(delivery),
+            Event::Answers(delivery) => self.reaches(delivery),
             Event::Counts(arrival) => {
-                self.counts(&arrival);
+                self.reaches_vendor(&arrival);
                 Effect::Nothing
             }
             Event::Fault(number) => {
@@ -114,7 +114,7 @@ impl State {
         }
         match self.timers.cancel(key) {
             Some(waker) => {
-                self.trace.note(self.now, 11, process as u64, 0);
+                self.trace.record(self.now, 11, process as u64, 0);
                 Effect::Wake(waker)
             }
             None => Effect::Nothing,
@@ -173,7 +173,7 @@ impl State {
             }
             Question::PushBack(name, duration) => {
                 let budget = self.budget_of(&name);
-                Answered::PushedBack(self.push_back(budget, duration))
+                Answered::PushedBack(self.pushes_back(budget, duration))
             }
         };
         self.answers(process, call, ends, answer);
@@ -192,14 +192,16 @@ impl State {
     }
 
     /// The vendor said "too many". Returns how much of it is left, in microseconds.
-    pub fn push_back(&mut self, budget: usize, duration: Duration) -> i64 {
+    pub fn pushes_back(&mut self, budget: usize, duration: Duration) -> i64 {
         let duration_us = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         let act = Act::PushBack { duration_us, cap_us: 60_000_000 };
         let Done::PushedBack(left_us) = self.service.act(self.now, budget, act, false).0 else { return 0 };
         let lasts = self.service.primary.clock.true_ns(duration_us.min(60_000_000));
         let until = self.now + lasts.unsigned_abs();
         let one = &mut self.budgets[budget];
-        one.blocked_until = one.blocked_until.max(until);
+        if until > one.blocked_until {
+            (one.blocked_until, one.blocked_for) = (until, lasts);
+        }
         left_us
     }
 
@@ -215,8 +217,12 @@ impl State {
         }
         match self.calls.waiting(delivery.call) {
             Some(waker) => {
-                self.trace.note(self.now, 12, delivery.process as u64, 0);
+                self.trace.record(self.now, 12, delivery.process as u64, 0);
                 self.answers.insert(delivery.call.number(), delivery.answer);
+                if self.spells.stalled_on_answer.hits(self.now, &mut self.rng) {
+                    let lasts = self.rng.u64(MS..=2000 * MS);
+                    self.freeze(delivery.process, lasts);
+                }
                 Effect::Wake(waker)
             }
             None => Effect::Nothing,
@@ -225,21 +231,21 @@ impl State {
 
     /// What a fault does after its beginning.
     fn goes_on(&mut self, later: Later) -> Effect {
-        self.trace.note(self.now, 13, 0, 0);
+        self.trace.record(self.now, 13, 0, 0);
         let now = self.now;
         self.trace.tell(now, || format!("{later:?}"));
         match later {
             Later::VendorLimit { budget, units } => self.budgets[budget].vendor.limit = units,
             Later::SetUnits { budget, units } => {
                 self.budgets[budget].plan.limit.units = units;
-                self.set(budget);
+                self.sets(budget);
             }
             Later::SetCostAndResume { budget, max_cost } => {
                 self.budgets[budget].plan.limit.max_cost = max_cost;
-                self.set(budget);
-                self.pause(budget, false);
+                self.sets(budget);
+                self.sets_paused(budget, false);
             }
-            Later::Resume { budget } => self.pause(budget, false),
+            Later::Resume { budget } => self.sets_paused(budget, false),
             Later::ServerUp => self.service.up = true,
             Later::Start { part } => return Effect::Start(vec![part]),
         }

@@ -2,6 +2,16 @@
 //! and a vendor that are simulated. A seed decides everything that happens; the same seed gives the same run.
 //!
 //! `cargo test --test simulation` plays a bounded share; `scripts/simulate` the long form.
+//!
+//! The product's: `CallBudget` with its lanes, keeper, permits and policy, and the scheduler that `tests/contract` holds to
+//! the SQL call by call. Simulated: clocks that drift, step and are slewed; timers that are late; both legs of each store
+//! call; servers that crash, forget, restart and are followed by a standby; the vendor's door. Not simulated: names,
+//! sockets, TLS, logins and the pool, which decide nothing (the fault suite tries them for real), and surfaces.
+//!
+//! Two residuals are stated, and their calls are counted apart: a process that was stopped between its check and the wire,
+//! and a call granted after a step forward of the store's clock to a caller that could not see the step, since it had no
+//! answer of the last minute to compare with or the step was smaller than what was uncertain in the two. Nothing else is
+//! excused: a window over the limit without them fails the run.
 
 mod checks;
 mod clock;

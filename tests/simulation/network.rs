@@ -110,7 +110,7 @@ impl Drop for Awaited<'_> {
     }
 }
 
-fn failed(answer: Answered) -> StoreError {
+fn no_answer(answer: Answered) -> StoreError {
     match answer {
         Answered::Failed(stage, kind, message) => StoreError::new(stage, kind, message),
         other => {
@@ -122,7 +122,7 @@ fn failed(answer: Answered) -> StoreError {
 impl Store for SimStore {
     async fn acquire(&self, ask: &Ask, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
         let (asked, answered, answer) = self.ask(Question::Slots(ask.clone()), progress).await;
-        let Answered::Slots { answer, timeline, seen } = answer else { return Err(failed(answer)) };
+        let Answered::Slots { answer, timeline, seen } = answer else { return Err(no_answer(answer)) };
         let store_us = answer.as_ref().map_or(0, |answer| answer.store_us);
         let answer = memory::answer(ask, answer, timeline, store_us)?;
         if answer.timeline > 0 {
@@ -134,7 +134,7 @@ impl Store for SimStore {
 
     async fn probe(&self, progress: &Arc<Progress>) -> Result<Reply, StoreError> {
         let (asked, answered, answer) = self.ask(Question::Probe, progress).await;
-        let Answered::Probed { store_us, seen } = answer else { return Err(failed(answer)) };
+        let Answered::Probed { store_us, seen } = answer else { return Err(no_answer(answer)) };
         let (budget, class) = ("".into(), "".into());
         let nobody = Ask { budget, class, lane: 0, costs: vec![1], patience: Duration::ZERO, nonce: 0 };
         let answer = memory::answer(&nobody, None, 0, store_us)?;
@@ -145,7 +145,7 @@ impl Store for SimStore {
     async fn fence(&self, budget: &str, progress: &Arc<Progress>) -> Result<bool, StoreError> {
         match self.ask(Question::Fence(budget.into()), progress).await.2 {
             Answered::Fenced(fenced) => Ok(fenced),
-            other => Err(failed(other)),
+            other => Err(no_answer(other)),
         }
     }
 
@@ -158,7 +158,7 @@ impl Store for SimStore {
     ) -> Result<Duration, StoreError> {
         match self.ask(Question::PushBack(budget.into(), duration), progress).await.2 {
             Answered::PushedBack(left_us) => Ok(Duration::from_micros(u64::try_from(left_us).unwrap_or_default())),
-            other => Err(failed(other)),
+            other => Err(no_answer(other)),
         }
     }
 }

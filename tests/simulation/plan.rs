@@ -33,8 +33,12 @@ pub enum Scenario {
     Faults,
     /// No fault: sixty lanes that always want more, 18 a second.
     Sixty,
+    /// The same with one caller in each, who queues behind all others each time anew.
+    Queue,
     /// No fault: twelve lanes that want 10,000 a second.
-    Ten,
+    TenThousand,
+    /// No fault, but a store whose transactions take long: twenty-four lanes that want 1,000 a second.
+    SlowStore,
 }
 
 #[derive(Clone)]
@@ -99,7 +103,7 @@ fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
 }
 
 impl BudgetPlan {
-    pub fn interval(&self) -> True {
+    pub fn spaced_by(&self) -> True {
         ns(self.limit.interval().expect("a plan's limit can be made safe"))
     }
 
@@ -109,7 +113,7 @@ impl BudgetPlan {
 
     /// The longest that something promised now can still matter: the lookahead, the largest cost, and the way to the vendor.
     pub fn promise(&self) -> True {
-        ns(self.lookahead) + u64::from(self.limit.max_cost) * self.interval()
+        ns(self.lookahead) + u64::from(self.limit.max_cost) * self.spaced_by()
     }
 }
 
@@ -117,7 +121,9 @@ impl Plan {
     pub fn of_seed(seed: u64) -> Self {
         match seed % 50 {
             25 => Self::without_faults(seed, Scenario::Sixty),
-            49 => Self::without_faults(seed, Scenario::Ten),
+            13 => Self::without_faults(seed, Scenario::Queue),
+            37 => Self::without_faults(seed, Scenario::SlowStore),
+            49 => Self::without_faults(seed, Scenario::TenThousand),
             _ => Self::with_faults(seed),
         }
     }
@@ -127,8 +133,8 @@ impl Plan {
         let rng = &mut rng;
         let count = if rng.u32(0..5) == 0 { 2 } else { 1 };
         let budgets: Vec<BudgetPlan> = (0..count).map(|number| budget(rng, number)).collect();
-        let interval = budgets.iter().map(BudgetPlan::interval).min().unwrap_or(SECOND);
-        let slowest = budgets.iter().map(BudgetPlan::interval).max().unwrap_or(SECOND);
+        let interval = budgets.iter().map(BudgetPlan::spaced_by).min().unwrap_or(SECOND);
+        let slowest = budgets.iter().map(BudgetPlan::spaced_by).max().unwrap_or(SECOND);
         let lookahead = budgets.iter().map(|budget| ns(budget.lookahead)).min().unwrap_or(60 * MS);
         let send_window = budgets.iter().map(|budget| ns(budget.limit.send_window)).min().unwrap_or(50 * MS);
         let widest = budgets.iter().map(|budget| budget.window() + budget.promise()).max().unwrap_or(SECOND);
@@ -150,6 +156,10 @@ impl Plan {
         let wanted = rng.usize(3..=6);
         while kinds.len() < wanted {
             kinds.insert(pick(rng, &Kind::ALL));
+        }
+        // Only here does an answer fit that comes after its call's end.
+        if rtt_max > ms(1000) && rng.bool() {
+            kinds.insert(Kind::StalledOnAnswer);
         }
         let kinds: Vec<Kind> = kinds.into_iter().collect();
         let mut faults = Vec::new();
@@ -186,27 +196,31 @@ impl Plan {
 
     fn without_faults(seed: u64, scenario: Scenario) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let (units, processes, callers) = if scenario == Scenario::Sixty { (18, 60, 3) } else { (11_200, 12, 200) };
+        let (units, processes, callers, transaction, lasts) = match scenario {
+            Scenario::SlowStore => (1100, 24, 20, 3 * MS, 8),
+            Scenario::TenThousand => (11_200, 12, 200, 100 * US, 3),
+            Scenario::Queue => (18, 60, 1, 100 * US, 90),
+            _ => (18, 60, 3, 100 * US, 60),
+        };
         let limit = Limit { units, window: ms(1000), send_window: ms(50), arrival_jitter: ms(50), max_cost: 1 };
         let classes = vec![ClassPlan { name: "c0".into(), priority: 0, floor_ppm: 0 }];
         let budget = BudgetPlan { name: "b0".into(), limit, lookahead: ms(60), classes };
         let lane = LanePlan { budget: 0, class: 0, callers, rest: 0 };
         let part = |rng: &mut Rng| Part { lanes: vec![lane], ppm: rng.i64(-400..=400), offset_ns: offset(rng) };
         let parts = (0..processes).map(|_| part(&mut rng)).collect();
-        let seconds = if scenario == Scenario::Sixty { 60 } else { 3 };
         Self {
             seed,
             scenario,
             budgets: vec![budget],
             parts,
             network: NetworkPlan { least: 100 * US, most: 500 * US, to_vendor: MS },
-            store: StorePlan { transaction: 100 * US, asynchronous: true, ppm: rng.i64(-450..=450) },
+            store: StorePlan { transaction, asynchronous: true, ppm: rng.i64(-450..=450) },
             rtt_max: ms(25),
             kinds: Vec::new(),
             faults: Vec::new(),
             heals: SECOND,
             measures: 2 * SECOND,
-            ends: (2 + seconds) * SECOND,
+            ends: (2 + lasts) * SECOND,
         }
     }
 }
@@ -217,14 +231,14 @@ fn offset(rng: &mut Rng) -> i128 {
 }
 
 fn budget(rng: &mut Rng, number: usize) -> BudgetPlan {
-    let (units, window, most_lookahead) = match rng.u32(0..20) {
+    let (units, window, most_lookahead) = match rng.u32(0..22) {
         0..4 => (1, 1000, 60),
         4..6 => (3, 1000, 200),
         6..12 => (18, 1000, 200),
         12..14 => (20, 2000, 1000),
         14..17 => (100, 1000, 200),
-        17 => (30, 10_000, 1000),
-        18 => (500, 1000, 100),
+        17..20 => (30, 10_000, 1000),
+        20 => (500, 1000, 100),
         _ => (4, 250, 60),
     };
     let send_window = ms(pick(rng, &[20, 50, 50, 100, 200]));
@@ -273,9 +287,9 @@ fn parts(rng: &mut Rng, budgets: &[BudgetPlan], processes: usize) -> Vec<Part> {
                 .map(|key| {
                     let plan = &budgets[key.0];
                     // As many as have a slot, or are on the way to one, at any time; and some more who wait.
-                    let busy = (ns(plan.lookahead) + 60 * MS) / plan.interval() / in_all(*key);
+                    let busy = (ns(plan.lookahead) + 60 * MS) / plan.spaced_by() / in_all(*key);
                     let callers = 2 + 2 * usize::try_from(busy).unwrap_or(0) + rng.usize(0..3);
-                    let rest = if rng.u32(0..3) == 0 { plan.interval() * rng.u64(2..20) } else { 0 };
+                    let rest = if rng.u32(0..3) == 0 { plan.spaced_by() * rng.u64(2..20) } else { 0 };
                     LanePlan { budget: key.0, class: key.1, callers, rest }
                 })
                 .collect();

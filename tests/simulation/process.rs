@@ -81,7 +81,7 @@ impl World {
                 waiting: Vec::new(),
             });
             let now = state.now;
-            state.trace.note(now, 2, process as u64, part as u64);
+            state.trace.record(now, 2, process as u64, part as u64);
             state.trace.tell(now, || format!("process {process} starts"));
             let mut settings = Settings::default();
             settings.rtt_max = plan.rtt_max;
@@ -190,7 +190,7 @@ impl State {
         let (now, well) = (self.now, self.is_well());
         let (rng, spells) = (&mut self.rng, &self.spells);
         let max_cost = self.budgets[lane.budget].plan.limit.max_cost;
-        let interval = self.budgets[lane.budget].plan.interval();
+        let interval = self.budgets[lane.budget].plan.spaced_by();
         let cost = if spells.mixed_costs && rng.bool() { rng.u32(1..=max_cost) } else { 1 };
         let rests = spells.idle_until.saturating_sub(now);
         let impatient = spells.impatient.hits(now, rng);
@@ -209,7 +209,7 @@ impl State {
     fn enters(&mut self, process: ProcessId, max_wait: Duration) -> Waiting {
         let entered = self.shows(process);
         let number = self.trace.events;
-        self.trace.note(self.now, 3, process as u64, max_wait.as_nanos() as u64);
+        self.trace.record(self.now, 3, process as u64, max_wait.as_nanos() as u64);
         let one = &mut self.processes[process];
         let waiting = Waiting { number, entered, max_wait, frozen_for: one.frozen_for };
         one.waiting.push(waiting);
@@ -235,12 +235,12 @@ impl State {
         match result {
             Some(Ok(permit)) => {
                 let nonce = permit.nonce().unwrap_or_default();
-                self.trace.note(self.now, 4, process as u64, nonce);
+                self.trace.record(self.now, 4, process as u64, nonce);
                 self.permitted(process, nonce, permit.cost(), cost);
                 0
             }
             Some(Err(error)) => {
-                self.trace.note(self.now, 5, process as u64, error.code() as u64);
+                self.trace.record(self.now, 5, process as u64, error.code() as u64);
                 let (at, code) = (self.now, error.code());
                 self.trace.tell(at, || format!("process {process} is told: {error}"));
                 self.refused(process, code);

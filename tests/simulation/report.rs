@@ -53,7 +53,7 @@ fn line(name: Name, tally: &Tally, one_seed: bool) -> String {
         true => "ok",
         false => "FAILED",
     };
-    let mut line = format!("{word:<7} {:<12} {counted} {}", name.as_str(), name.counts());
+    let mut line = format!("{word:<7} {:<12} {counted} {}", name.as_str(), name.counted());
     if *excused > 0 {
         line += &format!(", {excused} covered by a stated residual");
     }

@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Run {
                     }
                     let one = play_checked(options.from + number, options);
                     sent.fetch_add(one.sends, Ordering::Relaxed);
-                    if options.stop_at_first && one.tallies.failed() {
+                    if options.stop_at_first && one.tallies.any_failed() {
                         stop.store(true, Ordering::Relaxed);
                     }
                     if results.send(one).is_err() {
@@ -72,6 +72,9 @@ pub fn run(options: &Options) -> Run {
         let mut told = Instant::now();
         for one in played {
             run.add(&one, began.elapsed());
+            if let Some((name, why)) = one.tallies.first_failure() {
+                eprintln!("seed {}: {name} failed: {why}", one.seed);
+            }
             if told.elapsed() >= Duration::from_secs(10) {
                 told = Instant::now();
                 eprintln!("{} seeds, {} sends, {} failing", run.seeds, run.sends, run.failing.len());
@@ -104,7 +107,7 @@ impl Run {
             *self.kinds.entry(*kind).or_default() += 1;
         }
         self.tallies.add(one.seed, &one.tallies);
-        if one.tallies.failed() {
+        if one.tallies.any_failed() {
             self.failing.push(one.seed);
             self.first_failure.get_or_insert(after);
         }

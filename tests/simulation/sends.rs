@@ -1,5 +1,7 @@
 //! From the store's decision to the vendor's door: what each slot must be able to show on the way.
 
+use std::time::Duration;
+
 use call_budget::Closed;
 use call_budget::policy::Instant;
 use call_budget::store::memory::scheduler;
@@ -14,6 +16,9 @@ use crate::time::{MS, True, seconds};
 use crate::vendor::{Arrival, Excuse};
 use crate::world::{ProcessId, State};
 
+/// How long one store call may last: `statement_timeout`, and half a second for the way.
+const STORE_CALL: Duration = Duration::from_secs(1);
+
 impl State {
     /// The store has decided on an ask.
     pub fn decided(&mut self, process: ProcessId, ask: &Ask, answer: &scheduler::Answer, seen: Reading, on_old: bool) {
@@ -21,7 +26,7 @@ impl State {
         let clock = if on_old { None } else { Some(self.service.primary.clock) };
         let one = &mut self.budgets[budget];
         let (now, slots) = (self.now, answer.waits_us.len());
-        self.trace.note(now, 6, process as u64, (slots as u64) << 32 | answer.retry_us.unwrap_or(0) as u64);
+        self.trace.record(now, 6, process as u64, (slots as u64) << 32 | answer.retry_us.unwrap_or(0) as u64);
         let paused = one.paused && !on_old;
         if !paused && !on_old {
             let free = one.spacing.next_free(answer.interval_us * 1000).max(one.blocked_until as i64) - now as i64;
@@ -47,7 +52,9 @@ impl State {
                 one.spacing.granted(slot, &mut self.tallies);
                 if one.blocked_until + MS > now {
                     let early = one.blocked_until as i64 - slot.at;
-                    self.tallies.check(Name::Pushback, early <= slot.lookahead / 1000 + 2 * MS as i64, || {
+                    // Clocks are slewed meanwhile.
+                    let tolerance = slot.lookahead / 1000 + one.blocked_for / 1000 + 2 * MS as i64;
+                    self.tallies.check(Name::Pushback, early <= tolerance, || {
                         format!("a slot lies {:.3} ms before the end of a pushback", early as f64 / 1e6)
                     });
                 }
@@ -91,7 +98,11 @@ impl State {
         // A slot within the lookahead is granted all the same: others of the lane may use it.
         if answer.waits_us.is_empty() && patience < free - free / 500 - MS as i64 {
             self.tallies.check(Name::Patience, answer.reason.is_some(), || {
-                format!("a caller with {:.3} s left was not refused, {:.3} s before the first slot", patience as f64 / 1e9, free as f64 / 1e9)
+                format!(
+                    "a caller with {:.3} s left was not refused, {:.3} s before the first slot",
+                    patience as f64 / 1e9,
+                    free as f64 / 1e9
+                )
             });
         }
     }
@@ -137,7 +148,7 @@ impl State {
             Some((its_asked, its_answered, before)) => {
                 let span = answered.saturating_since(its_asked);
                 let widths = its_answered.saturating_since(its_asked) + answered.saturating_since(asked);
-                let least = widths + std::time::Duration::from_millis(1) + span / 500;
+                let least = widths + Duration::from_millis(1) + span / 500;
                 let stepped = (seen.stepped_us - before.stepped_us).unsigned_abs();
                 span.as_secs() < 60 && u128::from(stepped) > least.as_micros()
             }
@@ -151,7 +162,9 @@ impl State {
 
     /// A permit was handed to a caller, who wanted a call of this cost.
     pub fn permitted(&mut self, process: ProcessId, nonce: u64, cost: Option<u32>, wanted: u32) {
-        let (rtt_max, one) = (self.plan.rtt_max, &self.processes[process]);
+        // Whatever the settings say, an answer later than its call may last is none.
+        let longest = self.plan.rtt_max.min(STORE_CALL);
+        let one = &self.processes[process];
         let Some(grant) = self.grants.get(nonce) else {
             self.tallies.fail(Name::InDoubt, || format!("process {process} has a permit that the store never granted"));
             return;
@@ -162,7 +175,7 @@ impl State {
         let why = match grant.delivered {
             _ if twice => Some("was handed out twice".to_owned()),
             None => Some("came with an answer that was in doubt".to_owned()),
-            Some((asked, answered)) if answered.saturating_since(asked) > rtt_max => {
+            Some((asked, answered)) if answered.saturating_since(asked) > longest => {
                 Some(format!("came after a round trip of {:?}", answered.saturating_since(asked)))
             }
             Some(_) if cost != Some(wanted) => Some(format!("says a cost of {cost:?}, not {wanted}")),
@@ -184,7 +197,7 @@ impl State {
     /// A call leaves.
     pub fn sends(&mut self, process: ProcessId, nonce: Option<u64>) {
         let moment = self.moment_of(process);
-        self.trace.note(moment, 7, process as u64, nonce.unwrap_or(0));
+        self.trace.record(moment, 7, process as u64, nonce.unwrap_or(0));
         self.sends += 1;
         self.processes[process].sent += 1;
         let Some(grant) = nonce.and_then(|nonce| self.grants.spend(nonce)) else {
@@ -203,7 +216,10 @@ impl State {
                 grant.send_window as f64 / 1e6
             )
         });
-        let budget = &self.budgets[grant.budget];
+        let budget = &mut self.budgets[grant.budget];
+        if self.now >= self.plan.measures {
+            budget.sent_measured += grant.slot.cost.unsigned_abs();
+        }
         let mut excuse = excuse(grant, self.processes[process].blind_to, budget.spacing.doubtful_until);
         let mut leaves = moment;
         if self.spells.stopped_on_the_wire.hits(self.now, &mut self.rng) {
@@ -221,15 +237,15 @@ impl State {
 
     /// The permit said no.
     pub fn closed(&mut self, process: ProcessId, closed: &Closed) {
-        self.trace.note(self.now, 8, process as u64, 0);
+        self.trace.record(self.now, 8, process as u64, 0);
         let now = self.now;
         self.trace.tell(now, || format!("process {process}: {closed}"));
     }
 
     /// A call is at the vendor's door.
-    pub fn counts(&mut self, arrival: &Arrival) {
+    pub fn reaches_vendor(&mut self, arrival: &Arrival) {
         let now = self.now;
-        self.trace.note(now, 9, arrival.budget as u64, u64::from(arrival.units));
+        self.trace.record(now, 9, arrival.budget as u64, u64::from(arrival.units));
         let vendor = &mut self.budgets[arrival.budget].vendor;
         let windows = vendor.count(now, arrival);
         let limit = vendor.limit;

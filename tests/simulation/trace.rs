@@ -12,7 +12,7 @@ pub struct Trace {
 
 impl Trace {
     /// Something happened: what, and two numbers of it. Never a lane's id, which is drawn by the system.
-    pub fn note(&mut self, now: True, what: u64, of: u64, how: u64) {
+    pub fn record(&mut self, now: True, what: u64, of: u64, how: u64) {
         self.events += 1;
         for word in [now, what, of, how] {
             self.hash = (self.hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);

@@ -56,6 +56,7 @@ pub struct Budget {
     pub paused: bool,
     /// No slot before this moment of true time, since the vendor or an operator said so.
     pub blocked_until: True,
+    pub blocked_for: i64,
     /// A change of its settings is under way until then.
     pub changing_until: True,
     /// The longest promise that it has ever made.
@@ -63,6 +64,8 @@ pub struct Budget {
     /// Units and slots granted since measuring began, by class.
     pub measured: Vec<(u64, u64)>,
     pub calls_measured: u64,
+    /// Units of the slots on which calls were sent since then.
+    pub sent_measured: u64,
     /// The first grant after everything was well again.
     pub recovered: Option<True>,
 }
@@ -111,10 +114,12 @@ impl Budget {
             spacing: Spacing::default(),
             paused: false,
             blocked_until: 0,
+            blocked_for: 0,
             changing_until: 0,
             widest_promise: plan.promise(),
             measured: vec![(0, 0); plan.classes.len()],
             calls_measured: 0,
+            sent_measured: 0,
             recovered: None,
             plan: plan.clone(),
         }
@@ -157,7 +162,7 @@ impl State {
         let one = &mut self.processes[process];
         one.frozen_until = moment + lasts;
         one.frozen_for += lasts;
-        self.trace.note(self.now, 1, process as u64, lasts);
+        self.trace.record(self.now, 1, process as u64, lasts);
         self.trace.tell(self.now, || format!("process {process} stands still for {:.3} s", lasts as f64 / 1e9));
     }
 

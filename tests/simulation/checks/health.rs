@@ -23,9 +23,9 @@ impl State {
         }
         let (calls, granted) = (self.budgets[0].calls_measured as f64, self.granted(0).1 as f64);
         let most = match self.plan.scenario {
-            Scenario::Faults => return,
+            Scenario::Faults | Scenario::SlowStore | Scenario::Queue => return,
             Scenario::Sixty => 5.0,
-            Scenario::Ten => 0.05,
+            Scenario::TenThousand => 0.05,
         };
         self.tallies.check(Name::StoreCalls, calls <= most * granted, || {
             format!("{calls} store calls for {granted} slots, more than {most} each")
@@ -50,14 +50,16 @@ impl State {
     }
 
     fn judge_use(&mut self, number: usize, span: True) {
-        let interval = self.budgets[number].plan.interval();
-        let (offered, used) = (span as f64 / interval as f64, self.granted(number).0 as f64);
+        let interval = self.budgets[number].plan.spaced_by();
+        let (offered, granted) = (span as f64 / interval as f64, self.granted(number).0);
+        let sent = self.budgets[number].sent_measured;
+        let used = granted.min(sent) as f64;
         // Slots are promised ahead, so that the ends of the span do not match by a lookahead.
         let max_cost = f64::from(self.budgets[number].plan.limit.max_cost);
         let ahead = self.budgets[number].plan.promise() as f64 / interval as f64 + max_cost;
         let share = used / offered;
         self.tallies.check(Name::Use, used + ahead.min(offered / 20.0).max(1.0) >= LEAST_USE * offered, || {
-            format!("budget {number} granted {used} of {offered:.1} units that were offered")
+            format!("of {offered:.1} units that budget {number} offered, {granted} were granted and {sent} sent")
         });
         self.tallies.least(Name::Use, share);
     }
@@ -72,7 +74,7 @@ impl State {
         // A share that is due is claimed at the next free slot, behind those that are due before it; what passes meanwhile is
         // lost where it is more than the lookahead.
         let with_floor = classes.iter().filter(|class| class.floor_ppm > 0).count() as f64;
-        let ahead = one.plan.lookahead.as_nanos() as f64 / one.plan.interval() as f64;
+        let ahead = one.plan.lookahead.as_nanos() as f64 / one.plan.spaced_by() as f64;
         let lost = (with_floor * max_cost - ahead).max(0.0);
         for (class, (units, _)) in classes.iter().zip(&measured) {
             let floor = f64::from(class.floor_ppm) / 1e6;
@@ -87,7 +89,7 @@ impl State {
         for (better, _) in classes.iter().zip(&measured) {
             for (worse, (units, _)) in classes.iter().zip(&measured) {
                 if better.priority < worse.priority && worse.floor_ppm == 0 {
-                    self.tallies.check(Name::Priority, *units as f64 <= 0.1 * all + 2.0 * max_cost, || {
+                    self.tallies.check(Name::Priority, *units as f64 <= 0.2 * all + 2.0 * max_cost, || {
                         format!(
                             "class {} of budget {number} got {units} of {all} units although {} goes first",
                             worse.name, better.name
@@ -112,7 +114,7 @@ impl State {
             let (all, count) = (lanes.iter().sum::<u64>() as f64, lanes.len() as f64);
             let mean = all / count;
             // Too few to say anything, or a class that gets only what the others happen to leave.
-            if count < 2.0 || mean < 12.0 || all < 0.12 * self.granted(number).0 as f64 {
+            if count < 3.0 || mean < 15.0 || all < 0.12 * self.granted(number).0 as f64 {
                 continue;
             }
             // One lane alone can be unlucky: what it is told when to come back may fall badly each time.

@@ -66,7 +66,7 @@ impl Name {
     }
 
     /// What the check counts.
-    pub fn counts(self) -> &'static str {
+    pub fn counted(self) -> &'static str {
         match self {
             Name::Windows => "windows closed at a vendor's, of three kinds",
             Name::Spacing => "pairs of slots",
@@ -148,8 +148,13 @@ impl Tallies {
         *worst = Some(worst.map_or(figure, |before| before.max(figure)));
     }
 
-    pub fn failed(&self) -> bool {
+    pub fn any_failed(&self) -> bool {
         self.0.iter().any(|tally| tally.failed > 0)
+    }
+
+    /// The first check that failed, by the order of their names, and how.
+    pub fn first_failure(&self) -> Option<(Name, &str)> {
+        Name::ALL.into_iter().find_map(|name| Some((name, self.of(name).first.as_deref()?)))
     }
 
     pub fn add(&mut self, seed: u64, other: &Self) {

@@ -50,6 +50,8 @@ kinds! {
     Stopped "callers stopped",
     /// In the middle of their own code, just before they read their clock.
     Stalled "callers stalled anywhere",
+    /// Between the coming of an answer and the look at the clock that says how long it took.
+    StalledOnAnswer "callers stalled as an answer comes",
     Suspended "machines suspended",
     StoppedOnTheWire "stopped between check and wire",
     Partition "a caller cut off",
@@ -82,7 +84,7 @@ impl State {
     /// A fault begins.
     pub fn begins(&mut self, kind: Kind) -> Effect {
         let now = self.now;
-        self.trace.note(now, 14, kind as u64, 0);
+        self.trace.record(now, 14, kind as u64, 0);
         self.trace.tell(now, || format!("fault: {}", kind.as_str()));
         let lasts = self.up_to(100 * MS, 8 * SECOND);
         let chance = [0.02, 0.1, 0.5, 1.0][self.rng.usize(0..4)];
@@ -129,6 +131,7 @@ impl State {
                 let (reads, lasts) = (state.rng.u32(0..200), state.up_to(5 * MS, 3 * SECOND));
                 state.processes[process].stalls = Some((reads, lasts));
             }),
+            Kind::StalledOnAnswer => self.spells.stalled_on_answer = Spell::new(now + lasts, 0.1),
             Kind::Suspended => self.some_processes(|state, process| {
                 // Whatever was on its way to it is lost.
                 let lasts = state.up_to(5 * SECOND, 80 * SECOND);
@@ -167,7 +170,7 @@ impl State {
             Kind::PushedBack => {
                 let budget = self.rng.usize(0..self.budgets.len());
                 let lasts = self.up_to(MS, 20 * SECOND);
-                self.push_back(budget, crate::clock::duration(lasts));
+                self.pushes_back(budget, crate::clock::duration(lasts));
             }
         }
         Effect::Nothing

@@ -9,14 +9,14 @@ use crate::world::State;
 
 impl State {
     /// The budget's settings, as they now stand in the plan, are set in the store.
-    pub fn set(&mut self, budget: usize) {
+    pub fn sets(&mut self, budget: usize) {
         let settings = service::settings(&self.budgets[budget].plan);
         self.service.act(self.now, budget, Act::Set(settings), false);
         let one = &mut self.budgets[budget];
         one.widest_promise = one.widest_promise.max(one.plan.promise());
     }
 
-    pub fn pause(&mut self, budget: usize, paused: bool) {
+    pub fn sets_paused(&mut self, budget: usize, paused: bool) {
         let act = if paused { Act::Pause } else { Act::Resume };
         self.service.act(self.now, budget, act, false);
         self.budgets[budget].paused = paused;
@@ -66,7 +66,7 @@ impl State {
         let Some((budget, until)) = self.one_at_rest(Self::one_window) else { return };
         let most = self.budgets[budget].plan.limit.units.min(5);
         let max_cost = self.rng.u32(1..=most);
-        self.pause(budget, true);
+        self.sets_paused(budget, true);
         self.events.push(until, Event::Later(Later::SetCostAndResume { budget, max_cost }));
     }
 
@@ -77,7 +77,7 @@ impl State {
         // Never much less: the seed's network must fit into it.
         let lookahead = lookahead * self.rng.u32(90..200) / 100;
         self.budgets[budget].plan.lookahead = lookahead.min(Duration::from_secs(2));
-        self.set(budget);
+        self.sets(budget);
     }
 
     /// Priorities and floors.
@@ -96,7 +96,7 @@ impl State {
 
     pub fn pauses(&mut self, lasts: True) {
         let Some((budget, until)) = self.one_at_rest(|_, _| lasts.min(4 * SECOND)) else { return };
-        self.pause(budget, true);
+        self.sets_paused(budget, true);
         self.events.push(until, Event::Later(Later::Resume { budget }));
     }
 }

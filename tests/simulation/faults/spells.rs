@@ -33,6 +33,7 @@ pub struct Spells {
     pub long_round_trips: Spell,
     /// Some are sent to the server that was left behind by a promotion.
     pub old_server: Spell,
+    pub stalled_on_answer: Spell,
     pub impatient: Spell,
     pub cancelling: Spell,
     pub holding: Spell,
