@@ -24,7 +24,7 @@ pub struct Ground {
 /// What the server has used up so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
-    /// Of all its processes, those that have ended too. In steps of 10 ms.
+    /// Of all its processes, those that have ended too.
     pub cpu: Duration,
     pub wal_bytes: u64,
 }
@@ -123,23 +123,29 @@ fn parent(pid: i32) -> Option<i32> {
     stat(pid)?.get(1)?.parse().ok()
 }
 
-const TICK: Duration = Duration::from_millis(10);
-
-/// The sum of some fields of /proc/PID/stat, counted as [`stat`] does.
-fn ticks(pid: i32, fields: std::ops::Range<usize>) -> u32 {
-    let stat = stat(pid).unwrap_or_default();
-    stat.get(fields).into_iter().flatten().filter_map(|field| field.parse::<u32>().ok()).sum()
-}
-
 /// Of one process, and of its children that have ended.
 pub fn cpu_of(pid: i32) -> Duration {
-    // utime, stime, and of ended children cutime, cstime.
-    TICK * ticks(pid, 11..15)
+    on_a_core(pid) + of_ended_children(pid)
+}
+
+/// To the nanosecond.
+fn on_a_core(pid: i32) -> Duration {
+    // Of the first thread alone: neither PostgreSQL's processes nor Redis work in others.
+    let schedule = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    Duration::from_nanos(schedule.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or_default())
+}
+
+/// In steps of 10 ms.
+fn of_ended_children(pid: i32) -> Duration {
+    let stat = stat(pid).unwrap_or_default();
+    // cutime and cstime.
+    let ticks: u32 = stat.get(13..15).into_iter().flatten().filter_map(|field| field.parse::<u32>().ok()).sum();
+    Duration::from_millis(10) * ticks
 }
 
 /// Of the process, the children that it has seen end, and those that run.
 fn cpu_of_tree(postmaster: i32) -> Duration {
     let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap_or_default();
     let running = children.split_whitespace().filter_map(|pid| pid.parse().ok());
-    cpu_of(postmaster) + TICK * running.map(|pid| ticks(pid, 11..13)).sum()
+    cpu_of(postmaster) + running.map(on_a_core).sum::<Duration>()
 }

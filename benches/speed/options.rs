@@ -19,9 +19,6 @@ pub struct Options {
     /// Where to write the figures as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// A page with places for tables, `<!-- table NAME -->` to `<!-- end of NAME -->`: fills those of this run
-    #[arg(long, value_name = "FILE")]
-    pub page: Option<PathBuf>,
     /// A setting of the server, such as shared_buffers=1GB; figures that a crash could undo are refused
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
@@ -54,6 +51,16 @@ impl Options {
     /// How long one figure is measured for.
     pub fn time(&self) -> Duration {
         Duration::from_secs_f64(if self.smoke { 0.2 } else { self.seconds })
+    }
+
+    /// Processes with a lane each, on one budget.
+    pub fn lanes(&self) -> [usize; 4] {
+        if self.smoke { [1, 2, 4, 8] } else { [1, 8, 20, 50] }
+    }
+
+    /// So many of them stand beside others, who have as many callers.
+    pub fn compared_lanes(&self) -> usize {
+        self.lanes()[2]
     }
 
     /// Tasks that wait in one process, few and many.

@@ -9,10 +9,10 @@ use crate::Outcome;
 use crate::ground::Ground;
 use crate::options::Options;
 
-/// What was found, by name, and the tables as a page shows them.
+/// What was found, by name, and how its tables are shown.
 pub struct Report {
     found: Map<String, Value>,
-    tables: Vec<(String, String)>,
+    shown: Map<String, Value>,
 }
 
 impl Report {
@@ -24,7 +24,7 @@ impl Report {
         println!("{cores} cores; PostgreSQL: {server:?}; this program optimized: {optimized}");
         let mut found = Map::new();
         found.insert("ground".into(), json!({ "cores": cores, "postgresql": server, "optimized": optimized }));
-        Ok(Self { found, tables: Vec::new() })
+        Ok(Self { found, shown: Map::new() })
     }
 
     /// Enters one table and shows it at once: `columns` are the fields of a row that people see, in their order.
@@ -32,39 +32,20 @@ impl Report {
         let rows = serde_json::to_value(rows)?;
         let list = rows.as_array().map_or(&[][..], Vec::as_slice);
         println!("\n{title}\n{}", in_columns(columns, list));
-        self.tables.push((name.into(), in_markdown(columns, list)));
+        self.shown.insert(name.into(), json!({ "title": title, "columns": columns }));
         self.found.insert(name.into(), rows);
         Ok(())
     }
 
-    pub fn finish(self, options: &Options) -> Outcome<()> {
+    /// Beside the tables, `shown` says which columns of each are for people, so that a page shows the same.
+    pub fn finish(mut self, options: &Options) -> Outcome<()> {
+        self.found.insert("shown".into(), Value::Object(self.shown));
+        self.found.insert("smoke".into(), options.smoke.into());
         if let Some(file) = &options.json {
             fs::write(file, serde_json::to_string_pretty(&Value::Object(self.found))? + "\n")?;
         }
-        if let Some(page) = &options.page {
-            let mut text = fs::read_to_string(page)?;
-            for (name, table) in &self.tables {
-                text = filled(&text, name, table);
-            }
-            fs::write(page, text)?;
-        }
         Ok(())
     }
-}
-
-/// The page with the table in its place. A page without that place stays as it is.
-fn filled(page: &str, name: &str, table: &str) -> String {
-    let (begin, end) = (format!("<!-- table {name} -->\n"), format!("<!-- end of {name} -->"));
-    let places = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
-    places.map_or_else(|| page.to_owned(), |(before, after)| format!("{before}{begin}\n{table}\n{end}{after}"))
-}
-
-fn in_markdown(columns: &[&str], rows: &[Value]) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let head = line(columns.iter().map(|column| column.replace('_', " ")).collect());
-    let rule = line(columns.iter().enumerate().map(|(at, _)| if at == 0 { "---" } else { "---:" }.into()).collect());
-    let rows = rows.iter().map(|row| line(columns.iter().map(|column| cell(&row[column])).collect()));
-    head + &rule + &rows.collect::<String>()
 }
 
 /// As wide as each column needs; numbers to the right.

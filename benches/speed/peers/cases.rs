@@ -4,9 +4,6 @@ use super::redis::Appends;
 use super::shapes::Shape;
 use crate::options::Options;
 
-/// Processes, or connections, that serve the many callers of the comparison.
-pub const LANES: usize = 20;
-const OUR_LANES: [usize; 4] = [1, 8, LANES, 50];
 /// Threads of pyrate-limiter: each waits for one grant.
 const THREADS: usize = 20;
 
@@ -62,21 +59,22 @@ pub fn all(options: &Options) -> Vec<Case> {
     add(&every, Callers::One, 1, Commit::On);
     add(&some, Callers::One, keys, Commit::On);
     add(&some, Callers::One, 1, Commit::Off);
-    let [few, many] = options.tasks();
+    let ([few, many], compared) = (options.tasks(), options.compared_lanes());
+    let crowd_of = |tasks| Callers::Lanes { lanes: compared, tasks };
     for tasks in [few, many] {
-        add(&crowd, Callers::Lanes { lanes: LANES, tasks }, 1, Commit::On);
-        for lanes in OUR_LANES.into_iter().filter(|&lanes| lanes != LANES) {
+        add(&crowd, crowd_of(tasks), 1, Commit::On);
+        for lanes in options.lanes().into_iter().filter(|&lanes| lanes != compared) {
             add(&[Subject::Ours], Callers::Lanes { lanes, tasks }, 1, Commit::On);
         }
     }
-    add(&some, Callers::Lanes { lanes: LANES, tasks: few }, keys, Commit::On);
-    add(&some, Callers::Lanes { lanes: LANES, tasks: few }, 1, Commit::Off);
-    add(&[Subject::Ours], Callers::Lanes { lanes: LANES, tasks: many }, 1, Commit::Off);
+    add(&some, crowd_of(few), keys, Commit::On);
+    add(&some, crowd_of(few), 1, Commit::Off);
+    add(&[Subject::Ours], crowd_of(many), 1, Commit::Off);
     if options.redis.is_some() {
         let both = [Subject::Redis(Appends::Default), Subject::Redis(Appends::Always)];
         add(&both, Callers::One, 1, Commit::On);
         for tasks in [few, many] {
-            add(&both, Callers::Lanes { lanes: LANES, tasks }, 1, Commit::On);
+            add(&both, crowd_of(tasks), 1, Commit::On);
         }
     }
     if options.pyrate.is_some() {

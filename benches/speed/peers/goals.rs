@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::cases::{Callers, Case, Commit, LANES, Subject};
+use super::cases::{Callers, Case, Commit, Subject};
 use super::rows::Row;
 use super::shapes::Shape;
 use crate::Outcome;
@@ -38,7 +38,7 @@ pub fn show(rows: &[Row], options: &Options, interval: Duration, report: &mut Re
         goals.push(Goal::at_most(format!("one caller: p50 over {}", shape.name()), ratio, ONE_CALLER));
     }
     for tasks in options.tasks().into_iter().rev() {
-        let callers = Callers::Lanes { lanes: LANES, tasks };
+        let callers = Callers::Lanes { lanes: options.compared_lanes(), tasks };
         let (ours, crowd) = (find(Subject::Ours, callers)?, callers.in_words());
         let others = || rows.iter().filter(|row| is_compared(&row.case, callers));
         for row in others() {
@@ -51,7 +51,7 @@ pub fn show(rows: &[Row], options: &Options, interval: Duration, report: &mut Re
             goals.push(Goal::at_most(format!("{crowd}: p99 over {}", row.subject), ours.p99_ms / row.p99_ms, 1.0));
         }
     }
-    report.table("goals", "Goals", &["what", "ratio", "goal", "reached"], &goals)?;
+    report.table("peers_goals", "Goals", &["what", "ratio", "goal", "reached"], &goals)?;
 
     let pace = 1.0 / interval.as_secs_f64();
     let ours = rows.iter().filter(|row| row.case.subject == Subject::Ours);

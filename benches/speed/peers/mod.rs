@@ -50,7 +50,7 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
     }
     let rows: Vec<Row> = cases.iter().zip(found).map(|(case, runs)| runs.row(case, field.connections(case))).collect();
     rows::check(&rows)?;
-    rows::show(&rows, report)?;
+    rows::show(&rows, options, report)?;
     goals::show(&rows, options, field.interval, report)
 }
 
@@ -112,11 +112,10 @@ impl<'a> Field<'a> {
             if !crowd || self.fastest.iter().any(|(tried, _)| tried.is_on_the_same(case)) {
                 continue;
             }
-            let mut best = (0.0, cases::LANES);
-            for connections in CONNECTIONS {
-                if self.options.smoke && connections != cases::LANES {
-                    continue;
-                }
+            let lanes = self.options.compared_lanes();
+            let tried = if self.options.smoke { vec![lanes] } else { CONNECTIONS.to_vec() };
+            let mut best = (0.0, lanes);
+            for connections in tried {
                 let sample = self.crowd(case, connections, TRIAL, TRIAL).await?;
                 let grants_per_s = sample.grants as f64 / sample.seconds;
                 if grants_per_s > best.0 {
@@ -135,7 +134,7 @@ impl<'a> Field<'a> {
             Callers::Lanes { lanes, .. } if !case.subject.is_pooled() => lanes,
             Callers::Lanes { .. } => {
                 let tried = self.fastest.iter().find(|(tried, _)| tried.is_on_the_same(case));
-                tried.map_or(cases::LANES, |(_, connections)| *connections)
+                tried.map_or(1, |(_, connections)| *connections)
             }
         }
     }

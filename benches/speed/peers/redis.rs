@@ -61,7 +61,8 @@ impl Redis {
         let folder = tempfile::Builder::new().prefix("call-budget-redis-").tempdir()?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let mut command = Command::new("sh");
-        command.args(["-c", KEEPER, "redis-keeper"]).arg(program.canonicalize()?);
+        // Not to the end of links: the program goes by its name.
+        command.args(["-c", KEEPER, "redis-keeper"]).arg(std::path::absolute(program)?);
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
         if appends == Appends::Always {
             command.args(["--appendonly", "yes", "--appendfsync", "always"]);

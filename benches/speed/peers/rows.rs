@@ -8,6 +8,7 @@ use super::cases::{Callers, Case, Commit, Subject};
 use super::load::Sample;
 use crate::Outcome;
 use crate::measure::median;
+use crate::options::Options;
 use crate::report::Report;
 
 /// The runs of one case.
@@ -108,40 +109,38 @@ pub fn check(rows: &[Row]) -> Outcome<()> {
 }
 
 /// A table for each kind of comparison.
-pub fn show(rows: &[Row], report: &mut Report) -> Outcome<()> {
-    type Belongs = fn(&Case) -> bool;
+pub fn show(rows: &[Row], options: &Options, report: &mut Report) -> Outcome<()> {
     const FIGURES: [&str; 5] = ["grants_per_s", "p50_ms", "p99_ms", "cpu_us", "wal_bytes"];
-    let tables: [(&str, &str, &[&str], Belongs); 6] = [
-        ("one_caller", "One caller, one key", &["subject", "durable"], |case| {
-            case.callers == Callers::One && case.keys == 1 && case.commit == Commit::On
-        }),
-        ("one_caller_many_keys", "One caller, many keys in turn", &["subject", "keys"], |case| {
-            case.callers == Callers::One && case.keys > 1
-        }),
-        ("many_callers", "Many callers, one key", &["subject", "durable", "callers", "connections"], |case| {
-            let ours_alone = matches!(case.callers, Callers::Lanes { lanes, .. } if lanes != super::cases::LANES);
-            let compared = !ours_alone || case.subject == Subject::Pyrate;
-            case.callers != Callers::One && compared && case.keys == 1 && case.commit == Commit::On
-        }),
-        ("many_callers_many_keys", "Many callers, many keys", &["subject", "callers", "connections", "keys"], |case| {
-            case.callers != Callers::One && case.keys > 1
-        }),
-        (
-            "commit_off",
-            "synchronous_commit off: not durable, one key",
-            &["subject", "callers", "connections"],
-            |case| case.commit == Commit::Off,
-        ),
-        ("our_lanes", "call-budget by lanes, one budget", &["subject", "callers", "connections"], |case| {
-            case.callers != Callers::One && case.subject == Subject::Ours && case.keys == 1 && case.commit == Commit::On
-        }),
-    ];
-    for (name, title, keys, belongs) in tables {
+    let mut table = |name: &str, title: &str, keys: &[&str], belongs: &dyn Fn(&Case) -> bool| {
         let rows: Vec<&Row> = rows.iter().filter(|row| belongs(&row.case)).collect();
-        let cut_short = rows.iter().any(|row| row.never_served > 0);
-        let columns: Vec<&str> =
-            keys.iter().copied().chain(FIGURES).chain(cut_short.then_some("never_served")).collect();
-        report.table(name, title, &columns, &rows)?;
-    }
-    Ok(())
+        let cut_short = rows.iter().any(|row| row.never_served > 0).then_some("never_served");
+        let columns: Vec<&str> = keys.iter().copied().chain(FIGURES).chain(cut_short).collect();
+        report.table(name, title, &columns, &rows)
+    };
+    let is_alone = |case: &Case| case.callers == Callers::One;
+    let is_plain = |case: &Case| case.keys == 1 && case.commit == Commit::On;
+    // Ours with other numbers of lanes has a table of its own.
+    let stands_beside = |case: &Case| match case.callers {
+        Callers::One => false,
+        Callers::Lanes { lanes, .. } => lanes == options.compared_lanes() || case.subject != Subject::Ours,
+    };
+    table("peers_one_caller", "One caller, one key:", &["subject", "durable"], &|case| {
+        is_alone(case) && is_plain(case)
+    })?;
+    table("peers_one_caller_many_keys", "One caller, many keys in turn:", &["subject", "keys"], &|case| {
+        is_alone(case) && case.keys > 1
+    })?;
+    let crowd = ["subject", "durable", "callers", "connections"];
+    table("peers_many_callers", "Many callers, one key:", &crowd, &|case| stands_beside(case) && is_plain(case))?;
+    let crowd = ["subject", "callers", "connections", "keys"];
+    table("peers_many_callers_many_keys", "Many callers, many keys:", &crowd, &|case| {
+        !is_alone(case) && case.keys > 1
+    })?;
+    let crowd = ["subject", "callers", "connections"];
+    table("peers_commit_off", "One key, synchronous_commit off, so not durable:", &crowd, &|case| {
+        case.commit == Commit::Off
+    })?;
+    table("peers_our_lanes", "call-budget by lanes, one budget:", &crowd, &|case| {
+        case.subject == Subject::Ours && !is_alone(case) && is_plain(case)
+    })
 }
