@@ -16,12 +16,17 @@ use crate::measure::Took;
 use crate::options::Options;
 use crate::report::Report;
 
-pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Outcome<()> {
-    rates::run(ground, options, report).await?;
-    // A server of its own: what other parts did to the tables would count as growth.
-    let fresh = Ground::start().await?;
-    table_sizes::run(&fresh, options, report).await?;
-    held_snapshot::run(&fresh, options, report).await
+/// On a server of its own: what other parts did to the tables would count as growth.
+pub async fn run(_ground: &Ground, options: &Options, report: &mut Report) -> Outcome<()> {
+    let ground = Ground::start().await?;
+    let mut sizes = table_sizes::look(&ground, "nothing").await?;
+    rates::run(&ground, options, report).await?;
+    // The fleet's connections have ended, and each tells the server as it ends what it has done.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    sizes.extend(table_sizes::look(&ground, "the paced fleets").await?);
+    sizes.extend(table_sizes::measure(&ground, options).await?);
+    table_sizes::show(report, &sizes)?;
+    held_snapshot::run(&ground, options, report).await
 }
 
 /// So many acquires, one after the other, each a store call and a transaction of its own.
@@ -59,9 +64,9 @@ async fn after_updates(ground: &Ground, least: i64) -> Outcome<()> {
     Err(format!("the server counted fewer than {least} updates of the schedule").into())
 }
 
-/// Slots granted so far, and the last of them in the store's time: read from one row, so that they belong together.
+/// Slots granted so far, and the last of them in the store's time: read in one snapshot, so that they belong together.
 async fn granted(ground: &Ground, budget: &str) -> Outcome<(i64, i64)> {
-    let sql = "SELECT granted, last_slot_us FROM call_budget.call_budget_class WHERE budget = $1";
+    let sql = "SELECT sum(granted)::bigint, max(last_slot_us) FROM call_budget.call_budget_class WHERE budget = $1";
     let row = ground.aside.query_one(sql, &[&budget]).await?;
     Ok((row.get(0), row.get(1)))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use call_budget::clock::{Clock, SystemClock};
 use call_budget::policy::Instant;
-use call_budget::{AcquireError, CallBudget, Counters};
+use call_budget::{AcquireError, CallBudget, Counters, Options as Asked};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -19,6 +19,9 @@ use crate::report::Report;
 const WINDOW: Duration = Duration::from_secs(1);
 /// A fleet is watched for as many times the usual: at 16/s one second is a few sends.
 const LONGER: u32 = 5;
+const SETTLING: u32 = 2;
+/// The last of many waits longest; a task that gives up would end the fleet.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Lanes, each a process's worth: a [`CallBudget`] and a connection of its own.
 struct Fleet {
@@ -26,17 +29,34 @@ struct Fleet {
     /// Units a window, such that the interval gives the rate of the name.
     limit: u32,
     lanes: usize,
+    /// Among which the lanes are divided, each with a priority and a floor; or the one class of the ground.
+    classes: &'static [Class],
     /// That wait in each lane at any time: more than the lane can be granted at once.
     tasks: usize,
     /// The most store calls a send may take, where that was promised.
     most_calls: Option<f64>,
 }
 
-const FLEETS: [Fleet; 4] = [
-    Fleet { name: "16/s, 60 lanes", limit: 18, lanes: 60, tasks: 2, most_calls: Some(5.0) },
-    Fleet { name: "1,000/s, 12 lanes", limit: 1103, lanes: 12, tasks: 40, most_calls: None },
-    Fleet { name: "1,000/s, 24 lanes", limit: 1103, lanes: 24, tasks: 40, most_calls: None },
-    Fleet { name: "10,000/s, 12 lanes", limit: 11_123, lanes: 12, tasks: 250, most_calls: Some(0.05) },
+/// Name, priority, floor in parts per million.
+type Class = (&'static str, i32, i32);
+const ONE: &[Class] = &[(CLASS, 0, 0)];
+/// Every class has a floor: what waits below others is served too.
+const FOUR: &[Class] = &[(CLASS, 0, 400_000), ("second", 1, 300_000), ("third", 2, 200_000), ("fourth", 3, 100_000)];
+
+const FLEETS: [Fleet; 6] = [
+    Fleet { name: "16/s, 60 lanes", limit: 18, lanes: 60, classes: ONE, tasks: 2, most_calls: Some(5.0) },
+    Fleet { name: "16/s, 60 lanes, 4 classes", limit: 18, lanes: 60, classes: FOUR, tasks: 2, most_calls: Some(5.0) },
+    Fleet { name: "1,000/s, 12 lanes", limit: 1103, lanes: 12, classes: ONE, tasks: 40, most_calls: None },
+    Fleet { name: "1,000/s, 24 lanes", limit: 1103, lanes: 24, classes: ONE, tasks: 40, most_calls: None },
+    Fleet { name: "10,000/s, 12 lanes", limit: 11_123, lanes: 12, classes: ONE, tasks: 250, most_calls: Some(0.05) },
+    Fleet {
+        name: "10,000/s, 12 lanes, 4 classes",
+        limit: 11_123,
+        lanes: 12,
+        classes: FOUR,
+        tasks: 250,
+        most_calls: Some(0.05),
+    },
 ];
 /// Of the slots offered while everybody waits, the part that must be granted.
 const LEAST_USE: f64 = 0.97;
@@ -121,11 +141,17 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
 impl Fleet {
     async fn measure(&self, ground: &Ground, options: &Options) -> Outcome<Row> {
         let interval = ground.set_budget(self.name, self.limit).await?;
+        for (class, priority, floor_ppm) in self.classes {
+            let set = "SELECT call_budget.call_budget_class_set($1, $2, $3, $4)";
+            ground.aside.query(set, &[&self.name, class, priority, floor_ppm]).await?;
+        }
         let callers: Vec<_> = (0..self.lanes).map(|_| ground.caller(1)).collect::<Outcome<_>>()?;
         let arrivals = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
-        for caller in callers.iter().flat_map(|caller| std::iter::repeat_n(caller, self.tasks)) {
-            tasks.spawn(send_for_ever(caller.clone(), self.name, Arc::clone(&arrivals)));
+        for (caller, (class, ..)) in callers.iter().zip(self.classes.iter().cycle()) {
+            for _ in 0..self.tasks {
+                tasks.spawn(send_for_ever(caller.clone(), self.name, class, Arc::clone(&arrivals)));
+            }
         }
         let looked = tokio::select! {
             looked = self.watch(ground, options, &callers, &arrivals) => looked,
@@ -153,7 +179,8 @@ impl Fleet {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tokio::time::sleep(options.time()).await;
+        // By now at least one nap is over, the longest that a lane stays away.
+        tokio::time::sleep(options.time() * SETTLING).await;
         let before = self.look(ground, callers, arrivals).await?;
         tokio::time::sleep(options.time() * LONGER).await;
         Ok([before, self.look(ground, callers, arrivals).await?])
@@ -208,10 +235,12 @@ impl Fleet {
 async fn send_for_ever(
     caller: CallBudget,
     budget: &'static str,
+    class: &'static str,
     arrivals: Arc<Mutex<Vec<Instant>>>,
 ) -> Result<(), AcquireError> {
+    let asked = Asked { max_wait: Some(PATIENCE), ..Asked::default() };
     loop {
-        let permit = caller.acquire(budget, CLASS).await?;
+        let permit = caller.acquire_with(budget, class, asked).await?;
         if permit.start().is_ok() {
             let mut arrivals = lock(&arrivals);
             arrivals.push(SystemClock.now());

@@ -23,7 +23,7 @@ const COLUMNS: [&str; 8] =
     ["after", "table", "table_bytes", "index_bytes", "live_rows", "dead_rows", "updates", "hot_share"];
 
 #[derive(Debug, Default, Serialize)]
-struct Row {
+pub struct Row {
     after: String,
     table: String,
     /// With its free space and visibility maps.
@@ -38,22 +38,25 @@ struct Row {
     hot_share: Option<f64>,
 }
 
-pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Outcome<()> {
+pub fn show(report: &mut Report, rows: &[Row]) -> Outcome<()> {
+    report.table("growth_tables", "Tables of the schema, autovacuum on", &COLUMNS, rows)
+}
+
+pub async fn measure(ground: &Ground, options: &Options) -> Outcome<Vec<Row>> {
     let (grants, calls) = if options.smoke { (5_000, 200) } else { (1_000_000, 100_000) };
     ground.set_budget(BUDGET, UNITS).await?;
-    let mut rows = look(ground, "nothing").await?;
-
     // What a commit waits for changes how long this takes and nothing that is left behind.
     commit_durably(ground, false).await?;
+    let before = updates(ground).await?;
     let made = through_lanes(ground, grants).await?;
-    after_updates(ground, made).await?;
-    rows.extend(look(ground, &format!("{grants} grants through {LANES} lanes")).await?);
+    after_updates(ground, before + made).await?;
+    let mut rows = look(ground, &format!("{grants} grants through {LANES} lanes")).await?;
     let before = updates(ground).await?;
     one_by_one(&ground.caller(1)?, BUDGET, calls).await?;
     after_updates(ground, before + i64::from(calls)).await?;
-    rows.extend(look(ground, &format!("{calls} more, one caller, one a call")).await?);
+    rows.extend(look(ground, &format!("{calls} calls of one caller")).await?);
     commit_durably(ground, true).await?;
-    report.table("growth_tables", "Tables of the schema, autovacuum on", &COLUMNS, &rows)
+    Ok(rows)
 }
 
 /// Tasks that ask again and again, until the store has granted so many. Returns how many store calls it took at least.
@@ -90,7 +93,7 @@ async fn until_granted(ground: &Ground, grants: i64) -> Outcome<()> {
 }
 
 /// Every table of the schema that was ever written, and the whole.
-async fn look(ground: &Ground, after: &str) -> Outcome<Vec<Row>> {
+pub async fn look(ground: &Ground, after: &str) -> Outcome<Vec<Row>> {
     let sql = "SELECT relname::text, pg_table_size(relid), pg_indexes_size(relid), n_live_tup, n_dead_tup, n_tup_upd,
                       n_tup_hot_upd
                  FROM pg_stat_user_tables WHERE schemaname = 'call_budget' ORDER BY relname";
