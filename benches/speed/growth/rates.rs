@@ -20,6 +20,8 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// A fleet is watched for as many times the usual: at 16/s one second is a few sends.
 const LONGER: u32 = 5;
 const SETTLING: u32 = 2;
+/// With fewer sends between two looks a figure means nothing, however long it took.
+const FEW: usize = 10;
 /// The last of many waits longest; a task that gives up would end the fleet.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -87,7 +89,7 @@ struct Row {
     limit: u32,
     interval_us: u64,
     seconds: f64,
-    sends: u64,
+    sends: usize,
     sends_per_s: f64,
     /// Store calls of every kind.
     calls_per_send: f64,
@@ -171,19 +173,26 @@ impl Fleet {
         callers: &[CallBudget],
         arrivals: &Mutex<Vec<Instant>>,
     ) -> Outcome<[Look; 2]> {
-        // Connecting and warming up are no part of the cost of a send.
+        // Connecting and warming up are no part of the cost of a send. After them at least one nap, the longest that a lane
+        // stays away.
+        self.until("every lane has asked", || callers.iter().all(|caller| caller.counters().store_calls > 0)).await?;
+        tokio::time::sleep(options.time() * SETTLING).await;
+        self.until("the first sends", || lock(arrivals).len() >= FEW).await?;
+        let before = self.look(ground, callers, arrivals).await?;
+        tokio::time::sleep(options.time() * LONGER).await;
+        self.until("some sends to measure", || lock(arrivals).len() >= before.sends + FEW).await?;
+        Ok([before, self.look(ground, callers, arrivals).await?])
+    }
+
+    async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) -> Outcome<()> {
         let patience = SystemClock.now() + Duration::from_secs(60);
-        while callers.iter().any(|caller| caller.counters().store_calls == 0) || lock(arrivals).is_empty() {
+        while !is_so() {
             if SystemClock.now() > patience {
-                return Err(format!("{}: after a minute some lane has not asked yet", self.name).into());
+                return Err(format!("{}: waited a minute in vain: {what}", self.name).into());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // By now at least one nap is over, the longest that a lane stays away.
-        tokio::time::sleep(options.time() * SETTLING).await;
-        let before = self.look(ground, callers, arrivals).await?;
-        tokio::time::sleep(options.time() * LONGER).await;
-        Ok([before, self.look(ground, callers, arrivals).await?])
+        Ok(())
     }
 
     async fn look(&self, ground: &Ground, callers: &[CallBudget], arrivals: &Mutex<Vec<Instant>>) -> Outcome<Look> {
@@ -195,12 +204,12 @@ impl Fleet {
     }
 
     fn row(&self, interval: Duration, before: &Look, after: &Look, windows: windows::Windows) -> Outcome<Row> {
-        let sends = u64::try_from(after.sends - before.sends)?;
+        let sends = after.sends - before.sends;
         let calls = after.counted.calls - before.counted.calls;
         let interval_us = u64::try_from(interval.as_micros())?;
         let offered = (after.last_slot_us - before.last_slot_us) as f64 / interval_us as f64;
-        if sends == 0 || calls == 0 || offered < 1.0 {
-            return Err(format!("{}: nothing to measure: {sends} sends, {calls} calls", self.name).into());
+        if calls == 0 || offered < 1.0 || after.spent.wal_bytes == before.spent.wal_bytes {
+            return Err(format!("{}: {sends} sends, {calls} calls, {offered} slots: not measured", self.name).into());
         }
         let seconds = after.at.saturating_since(before.at).as_secs_f64();
         let cpu = after.spent.cpu.saturating_sub(before.spent.cpu).as_secs_f64();
