@@ -30,8 +30,14 @@ pub struct Spent {
 }
 
 impl Ground {
-    pub async fn start() -> Outcome<Self> {
-        let server = tokio::task::spawn_blocking(|| ScratchPostgres::start(&[])).await?.map_err(|e| e.to_string())?;
+    /// A server with its own settings, but for these.
+    pub async fn start(settings: &[(String, String)]) -> Outcome<Self> {
+        let settings = settings.to_vec();
+        let start = move || {
+            let settings: Vec<_> = settings.iter().map(|(name, value)| (&**name, &**value)).collect();
+            ScratchPostgres::start(&settings)
+        };
+        let server = tokio::task::spawn_blocking(start).await?.map_err(|error| error.to_string())?;
         let aside = connect(&server.url("postgres")).await?;
         let mut owner = connect(&server.url("postgres")).await?;
         migrate::migrate(&mut owner).await?;
@@ -45,6 +51,11 @@ impl Ground {
     /// A connection of its own, as a peer's caller has one.
     pub async fn connect(&self) -> Outcome<Client> {
         connect(&self.url()).await
+    }
+
+    /// The same as another role.
+    pub async fn connect_at(&self, url: &str) -> Outcome<Client> {
+        connect(url).await
     }
 
     /// What a crash would cost here: a figure from a server that forgets commits says nothing about one that does not.
@@ -70,9 +81,14 @@ impl Ground {
 
     /// A process's worth of callers: lanes and connections of their own.
     pub fn caller(&self, connections: usize) -> Outcome<CallBudget> {
+        self.caller_at(&self.url(), connections)
+    }
+
+    /// The same as another role.
+    pub fn caller_at(&self, url: &str, connections: usize) -> Outcome<CallBudget> {
         let mut settings = Settings::default();
         settings.enabled = true;
-        settings.database_url = Some(self.url().into());
+        settings.database_url = Some(url.to_owned().into());
         settings.application_name = "call-budget speed".into();
         settings.pool_size = connections;
         // On a slow disk a commit alone may take longer than a caller would accept.
@@ -107,17 +123,23 @@ fn parent(pid: i32) -> Option<i32> {
     stat(pid)?.get(1)?.parse().ok()
 }
 
+const TICK: Duration = Duration::from_millis(10);
+
+/// The sum of some fields of /proc/PID/stat, counted as [`stat`] does.
+fn ticks(pid: i32, fields: std::ops::Range<usize>) -> u32 {
+    let stat = stat(pid).unwrap_or_default();
+    stat.get(fields).into_iter().flatten().filter_map(|field| field.parse::<u32>().ok()).sum()
+}
+
+/// Of one process, and of its children that have ended.
+pub fn cpu_of(pid: i32) -> Duration {
+    // utime, stime, and of ended children cutime, cstime.
+    TICK * ticks(pid, 11..15)
+}
+
 /// Of the process, the children that it has seen end, and those that run.
 fn cpu_of_tree(postmaster: i32) -> Duration {
-    const TICK: Duration = Duration::from_millis(10);
-    let ticks = |pid: i32, fields: std::ops::Range<usize>| -> u32 {
-        let stat = stat(pid).unwrap_or_default();
-        stat.get(fields).into_iter().flatten().filter_map(|field| field.parse::<u32>().ok()).sum()
-    };
     let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap_or_default();
-    // utime, stime, and of ended children cutime, cstime.
-    let own = ticks(postmaster, 11..15);
-    let running: u32 =
-        children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(|pid| ticks(pid, 11..13)).sum();
-    TICK * (own + running)
+    let running = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+    cpu_of(postmaster) + TICK * running.map(|pid| ticks(pid, 11..13)).sum()
 }

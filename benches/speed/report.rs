@@ -9,7 +9,11 @@ use crate::Outcome;
 use crate::ground::Ground;
 use crate::options::Options;
 
-pub struct Report(Map<String, Value>);
+/// What was found, by name, and the tables as a page shows them.
+pub struct Report {
+    found: Map<String, Value>,
+    tables: Vec<(String, String)>,
+}
 
 impl Report {
     /// Begins with what it is measured on: durability and version of the server, and how much of a machine there is.
@@ -20,23 +24,47 @@ impl Report {
         println!("{cores} cores; PostgreSQL: {server:?}; this program optimized: {optimized}");
         let mut found = Map::new();
         found.insert("ground".into(), json!({ "cores": cores, "postgresql": server, "optimized": optimized }));
-        Ok(Self(found))
+        Ok(Self { found, tables: Vec::new() })
     }
 
     /// Enters one table and shows it at once: `columns` are the fields of a row that people see, in their order.
     pub fn table<R: Serialize>(&mut self, name: &str, title: &str, columns: &[&str], rows: &[R]) -> Outcome<()> {
         let rows = serde_json::to_value(rows)?;
-        println!("\n{title}\n{}", in_columns(columns, rows.as_array().map_or(&[][..], Vec::as_slice)));
-        self.0.insert(name.into(), rows);
+        let list = rows.as_array().map_or(&[][..], Vec::as_slice);
+        println!("\n{title}\n{}", in_columns(columns, list));
+        self.tables.push((name.into(), in_markdown(columns, list)));
+        self.found.insert(name.into(), rows);
         Ok(())
     }
 
     pub fn finish(self, options: &Options) -> Outcome<()> {
         if let Some(file) = &options.json {
-            fs::write(file, serde_json::to_string_pretty(&Value::Object(self.0))? + "\n")?;
+            fs::write(file, serde_json::to_string_pretty(&Value::Object(self.found))? + "\n")?;
+        }
+        if let Some(page) = &options.page {
+            let mut text = fs::read_to_string(page)?;
+            for (name, table) in &self.tables {
+                text = filled(&text, name, table);
+            }
+            fs::write(page, text)?;
         }
         Ok(())
     }
+}
+
+/// The page with the table in its place. A page without that place stays as it is.
+fn filled(page: &str, name: &str, table: &str) -> String {
+    let (begin, end) = (format!("<!-- table {name} -->\n"), format!("<!-- end of {name} -->"));
+    let places = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    places.map_or_else(|| page.to_owned(), |(before, after)| format!("{before}{begin}\n{table}\n{end}{after}"))
+}
+
+fn in_markdown(columns: &[&str], rows: &[Value]) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let head = line(columns.iter().map(|column| column.replace('_', " ")).collect());
+    let rule = line(columns.iter().enumerate().map(|(at, _)| if at == 0 { "---" } else { "---:" }.into()).collect());
+    let rows = rows.iter().map(|row| line(columns.iter().map(|column| cell(&row[column])).collect()));
+    head + &rule + &rows.collect::<String>()
 }
 
 /// As wide as each column needs; numbers to the right.
