@@ -47,7 +47,8 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
     one_by_one(&ground.caller(1)?, BUDGET, some).await?;
     rows.push(Row::measure(ground, "let go", some).await?);
     commit_durably(ground, true).await?;
-    report.table("growth_snapshot", "One caller, while somebody holds a snapshot", &COLUMNS, &rows)
+    let title = "One caller, synchronous_commit off, while somebody holds a snapshot in the same database:";
+    report.table("growth_snapshot", title, &COLUMNS, &rows)
 }
 
 impl Row {

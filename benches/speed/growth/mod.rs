@@ -18,7 +18,7 @@ use crate::report::Report;
 
 /// On a server of its own: what other parts did to the tables would count as growth.
 pub async fn run(_ground: &Ground, options: &Options, report: &mut Report) -> Outcome<()> {
-    let ground = Ground::start().await?;
+    let ground = Ground::start(&options.settings).await?;
     let mut sizes = table_sizes::look(&ground, "nothing").await?;
     rates::run(&ground, options, report).await?;
     // The fleet's connections have ended, and each tells the server as it ends what it has done.

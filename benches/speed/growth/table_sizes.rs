@@ -39,7 +39,12 @@ pub struct Row {
 }
 
 pub fn show(report: &mut Report, rows: &[Row]) -> Outcome<()> {
-    report.table("growth_tables", "Tables of the schema, autovacuum on", &COLUMNS, rows)
+    report.table(
+        "growth_tables",
+        "Tables and indexes of the schema, autovacuum on; the counts are since they are there:",
+        &COLUMNS,
+        rows,
+    )
 }
 
 pub async fn measure(ground: &Ground, options: &Options) -> Outcome<Vec<Row>> {
