@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use call_budget::clock::{Clock, SystemClock};
 use call_budget::policy::Instant;
-use call_budget::{AcquireError, CallBudget, Counters, Options as Asked};
+use call_budget::{AcquireError, CallBudget, Counters, Options as Asked, Settings};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -137,8 +137,8 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
     for fleet in &FLEETS {
         rows.push(fleet.measure(ground, options).await?);
     }
-    let title = "Paced fleets. Every lane has a connection of its own and tasks that wait; limit: units in 1 s, w + j = 100 ms; \
-                 use: of the slots offered, those granted:";
+    let title = "Paced fleets, settings as shipped. Every lane has a connection of its own and tasks that wait; limit: units in \
+                 1 s, w + j = 100 ms; use: of the slots offered, those granted:";
     report.table("growth_rates", title, &COLUMNS, &rows)?;
     // A figure that is slow is a figure; a broken limit is a fault.
     match rows.iter().find(|row| row.over_limit_windows > 0) {
@@ -154,7 +154,7 @@ impl Fleet {
             let set = "SELECT call_budget.call_budget_class_set($1, $2, $3, $4)";
             ground.aside.query(set, &[&self.name, class, priority, floor_ppm]).await?;
         }
-        let callers: Vec<_> = (0..self.lanes).map(|_| ground.caller(1)).collect::<Outcome<_>>()?;
+        let callers: Vec<_> = (0..self.lanes).map(|_| as_shipped(ground)).collect::<Outcome<_>>()?;
         let arrivals = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
         for (caller, (class, ..)) in callers.iter().zip(self.classes.iter().cycle()) {
@@ -246,6 +246,16 @@ impl Fleet {
             met: if met { "yes" } else { "NO" },
         })
     }
+}
+
+/// With the settings that a program has where it says nothing: whoever is too slow probes until it is not.
+fn as_shipped(ground: &Ground) -> Outcome<CallBudget> {
+    let mut settings = Settings::default();
+    settings.enabled = true;
+    settings.database_url = Some(ground.url().into());
+    settings.application_name = "call-budget speed".into();
+    settings.pool_size = 1;
+    Ok(CallBudget::new(&settings)?)
 }
 
 /// Ends only with an error.
