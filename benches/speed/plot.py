@@ -32,6 +32,7 @@ def panel(axes, rows, column, title):
     labels = [bound + number(row[column]) for bound, row in zip(bounds, rows)]
     axes.bar_label(bars, labels, padding=3, fontsize=8)
     axes.set_xscale("log")
+    axes.minorticks_off()
     low, high = min(row[column] for row in rows), max(row[column] for row in rows)
     axes.set_xlim(low / 3, high * 6)
     axes.set_title(title, fontsize=10, loc="left")
