@@ -93,6 +93,8 @@ impl Ground {
         settings.pool_size = connections;
         // On a slow disk a commit alone may take longer than a caller would accept.
         settings.rtt_max = Duration::from_secs(1);
+        // A call's time begins with its wait for a connection, which a hundred lanes may share.
+        settings.statement_timeout = Duration::from_secs(5);
         Ok(CallBudget::new(&settings)?)
     }
 

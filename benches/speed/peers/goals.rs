@@ -48,7 +48,10 @@ pub fn show(rows: &[Row], options: &Options, interval: Duration, report: &mut Re
             goals.push(Goal::more_than(what, ratio, goal));
         }
         for row in others().filter(|row| row.case.is_durable()) {
-            goals.push(Goal::at_most(format!("{crowd}: p99 over {}", row.subject), ours.p99_ms / row.p99_ms, 1.0));
+            let goal = Goal::at_most(format!("{crowd}: p99 over {}", row.subject), ours.p99_ms / row.p99_ms, 1.0);
+            // Ours is then only known to be no shorter.
+            let reached = if ours.never_served > 0 { "not shown" } else { goal.reached };
+            goals.push(Goal { reached, ..goal });
         }
     }
     report.table("peers_goals", "Goals", &["what", "ratio", "goal", "reached"], &goals)?;

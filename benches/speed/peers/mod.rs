@@ -142,7 +142,7 @@ impl<'a> Field<'a> {
     async fn run(&mut self, case: &Case) -> Outcome<Sample> {
         let rounds = if case.callers == Callers::One { self.options.runs() } else { ROUNDS_OF_MANY };
         let least = self.options.time() / rounds.min(self.options.runs());
-        self.crowd(case, self.connections(case), least, self.options.time() * 2).await
+        self.crowd(case, self.connections(case), least, self.options.time().mul_f64(1.5)).await
     }
 
     async fn crowd(&mut self, case: &Case, connections: usize, least: Duration, most: Duration) -> Outcome<Sample> {

@@ -43,7 +43,9 @@ pub async fn make_budgets(ground: &Ground, names: &[String]) -> Outcome<Duration
         interval = ground.set_budget(name, UNITS).await?;
     }
     let process = ground.caller(1)?;
-    let first = futures_util::future::try_join_all(names.iter().map(|name| process.acquire(name, CLASS))).await?;
-    drop(first);
+    // Not all at once: each waits for the one connection, and for no longer than a store call may take.
+    for some in names.chunks(50) {
+        futures_util::future::try_join_all(some.iter().map(|name| process.acquire(name, CLASS))).await?;
+    }
     Ok(interval)
 }
