@@ -70,11 +70,17 @@ impl Ground {
     pub async fn set_budget(&self, name: &str, units: u32) -> Outcome<Duration> {
         let (window, tenth) = (Duration::from_secs(1), Duration::from_millis(50));
         let limit = Limit { units, window, send_window: tenth, arrival_jitter: tenth, max_cost: 1 };
+        self.set_limit(name, &limit).await
+    }
+
+    /// The same with any limit. Returns the interval.
+    pub async fn set_limit(&self, name: &str, limit: &Limit) -> Outcome<Duration> {
         let interval = limit.interval().map_err(|error| format!("no interval: {error:?}"))?;
         let us = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
-        let set = "SELECT call_budget.call_budget_set($1, $2, $3, $4, $5, 1, $6, 60000)";
-        let units = i32::try_from(units)?;
-        self.aside.query(set, &[&name, &units, &us(window), &us(tenth), &us(tenth), &us(interval)]).await?;
+        let set = "SELECT call_budget.call_budget_set($1, $2, $3, $4, $5, $6, $7, 60000)";
+        let (units, cost) = (i32::try_from(limit.units)?, i32::try_from(limit.max_cost)?);
+        let (window, send, jitter) = (us(limit.window), us(limit.send_window), us(limit.arrival_jitter));
+        self.aside.query(set, &[&name, &units, &window, &send, &jitter, &cost, &us(interval)]).await?;
         self.aside.query("SELECT call_budget.call_budget_class_set($1, $2, 0, 0)", &[&name, &CLASS]).await?;
         Ok(interval)
     }

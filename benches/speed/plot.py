@@ -2,7 +2,9 @@
 
 The same figures give the same file, and its text stays text."""
 
+import io
 import json
+import re
 import sys
 
 import matplotlib
@@ -62,7 +64,13 @@ def main():
     kinds = {"call-budget": OURS, "durable": DURABLE, "a crash loses grants": FORGETS}
     handles = [matplotlib.patches.Patch(color=colour, label=label) for label, colour in kinds.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
-    figure.savefig(target, facecolor="white", metadata={"Date": None, "Creator": None})
+    drawn = io.StringIO()
+    figure.savefig(drawn, facecolor="white", metadata={"Date": None, "Creator": None})
+    # A line for each element, not for each corner of it, nor for its end.
+    text = re.sub(r' d="[^"]*"', lambda path: " " + " ".join(path[0].split()), drawn.getvalue())
+    text = re.sub(r"\n *</", "</", text)
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 main()

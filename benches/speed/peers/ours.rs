@@ -3,13 +3,21 @@
 use std::time::Duration;
 
 use call_budget::CallBudget;
+use call_budget::policy::spacing::Limit;
 
 use super::load::Caller;
 use crate::Outcome;
 use crate::ground::{CLASS, Ground};
 
-/// A second. So many that nobody is paced: what is measured is the store.
-pub const UNITS: u32 = 1_000_000;
+/// So much that nobody is paced, and a send window so long that no grant is dropped because this machine was busy when its
+/// answer came: what is measured is the store.
+const LIMIT: Limit = Limit {
+    units: 1_000_000,
+    window: Duration::from_millis(1),
+    send_window: Duration::from_secs(1),
+    arrival_jitter: Duration::ZERO,
+    max_cost: 1,
+};
 
 pub struct Ours {
     processes: Vec<CallBudget>,
@@ -40,7 +48,7 @@ impl Caller for Ours {
 pub async fn make_budgets(ground: &Ground, names: &[String]) -> Outcome<Duration> {
     let mut interval = Duration::ZERO;
     for name in names {
-        interval = ground.set_budget(name, UNITS).await?;
+        interval = ground.set_limit(name, &LIMIT).await?;
     }
     let process = ground.caller(1)?;
     // Not all at once: each waits for the one connection, and for no longer than a store call may take.
