@@ -18,7 +18,7 @@ use crate::ground::{Spent, cpu_of};
 const KEEPER: &str = r#""$@" >redis.log 2>&1 & server=$!; read -r _; kill "$server"; wait "$server""#;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Interval and longest wait in microseconds, then what is to be taken.
+/// Takes the interval and the longest wait in microseconds; answers whether it granted, and the wait.
 const SCRIPT: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -15,8 +15,6 @@ use crate::Outcome;
 const INTERVAL_US: i64 = 1;
 const LONGEST_WAIT_US: i64 = 5_000_000;
 const WINDOW_MS: i64 = 1000;
-/// Of a state that its owner alone understands.
-const STATE_BYTES: usize = 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -85,6 +83,7 @@ impl Shape {
                 "'key-' || n, statement_timestamp()",
                 "fillfactor = 33, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 30",
             ),
+            // Published, it also holds the bucket's configuration; here only the first eight bytes mean something.
             Self::LockAndWrite | Self::LockAndWriteThreeTrips => {
                 ("id bigint PRIMARY KEY, state bytea", "n, decode(repeat('00', 48), 'hex')", "fillfactor = 25")
             }
@@ -196,10 +195,9 @@ impl Peer {
             begun?;
             locked?
         };
-        let state: Vec<u8> = row.get(0);
+        let mut state: Vec<u8> = row.get(0);
         let arrival = state.first_chunk().copied().map(i64::from_be_bytes).ok_or("a state without a time")?;
         let arrival = arrival.max(now_us()) + INTERVAL_US;
-        let mut state = vec![0; STATE_BYTES];
         state[..8].copy_from_slice(&arrival.to_be_bytes());
         granted(usize::try_from(client.execute(&statements[2], &[&state, &id]).await?)?)?;
         client.execute(&statements[3], &[]).await?;
