@@ -26,6 +26,9 @@ has_patch() { has patch; }
 # The program, for docker-compose.yml's certificates.
 has_openssl() { has openssl; }
 
+# For the bench: the server's program under either of its names.
+has_redis() { has redis-server || has redis-check-rdb; }
+
 # OpenSSL's headers: on Linux native-tls links the system's. Elsewhere the system brings its own TLS.
 has_tls() { [ "$(uname)" != Linux ] || { has pkg-config && pkg-config --exists openssl; }; }
 
@@ -61,6 +64,7 @@ apt_packages() {
         pgbouncer) echo pgbouncer ;;
         faketime) echo faketime ;;
         namespaces) echo util-linux iproute2 nftables ;;
+        redis) echo redis-tools ;;
     esac
 }
 
@@ -73,6 +77,7 @@ brew_packages() {
         openssl) echo openssl ;;
         certificates) echo ca-certificates ;;
         pgbouncer) echo pgbouncer ;;
+        redis) echo redis ;;
     esac
 }
 

@@ -7,7 +7,7 @@ mod text;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use text::{File, files, read, root, tables};
+use text::{File, between, files, read, root, tables};
 
 const LONGEST_FILE: usize = 600;
 
@@ -255,6 +255,28 @@ fn failure_modes_md_and_the_fault_suite_have_the_same_cases_and_every_row() {
     assert_eq!(missing, [] as [u8; 0], "rows without a case");
     let sample = ["2.syn", "37.no_such_row", "1.2", "15.18", "config.rs", "0.member"];
     assert_eq!(case_names(sample.into_iter()), BTreeSet::from(["2.syn".to_owned()]));
+}
+
+/// What the program that writes the figures could not find, promises without a figure, and sources that are not told.
+fn performance_faults(page: &str) -> Vec<String> {
+    let markers = ["peers", "client", "growth"].into_iter().flat_map(|part| [part.to_owned(), format!("/{part}")]);
+    let lost = markers.filter(|marker| page.matches(&format!("<!-- {marker} -->")).count() != 1);
+    let lost = lost.map(|marker| format!("the marker {marker} does not stand there once"));
+    let short = tables(page).into_iter().next().unwrap_or_default();
+    let figure = |cell: &String| cell == "not measured yet" || cell.contains(|c: char| c.is_ascii_digit());
+    let empty = short.iter().filter(|row| row.len() != 3 || !row[1..].iter().all(figure));
+    let empty = empty.map(|row| format!("no goal or figure: {row:?}"));
+    let (text, sources) = page.split_once("\nSources:\n").unwrap_or((page, ""));
+    let cited = between(text, "[", "]").filter(|number| number.parse::<u8>().is_ok());
+    let untold = cited.filter(|number| !sources.contains(&format!("\n{number}. ")));
+    lost.chain(empty).chain(untold.map(|number| format!("source {number} is not told"))).collect()
+}
+
+#[test]
+fn performance_md_has_the_places_for_its_figures_and_tells_its_sources() {
+    none(performance_faults(&read("docs/performance.md")));
+    let sample = "| a | b | c |\n| --- | --- | --- |\n| x | 1 | |\n<!-- peers -->\n[2] [1](x)\n\nSources:\n\n1. x\n";
+    assert_eq!(performance_faults(sample).len(), 5 + 1 + 1);
 }
 
 fn machine_paths(file: &File) -> Vec<String> {

@@ -35,7 +35,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(options: &Options) -> Outcome<()> {
-    let ground = Ground::start().await?;
+    let ground = Ground::start(&options.settings).await?;
     let mut report = Report::new(&ground).await?;
     for part in options.parts() {
         match part {

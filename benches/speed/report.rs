@@ -9,7 +9,11 @@ use crate::Outcome;
 use crate::ground::Ground;
 use crate::options::Options;
 
-pub struct Report(Map<String, Value>);
+/// What was found, by name, and how its tables are shown.
+pub struct Report {
+    found: Map<String, Value>,
+    shown: Map<String, Value>,
+}
 
 impl Report {
     /// Begins with what it is measured on: durability and version of the server, and how much of a machine there is.
@@ -20,20 +24,25 @@ impl Report {
         println!("{cores} cores; PostgreSQL: {server:?}; this program optimized: {optimized}");
         let mut found = Map::new();
         found.insert("ground".into(), json!({ "cores": cores, "postgresql": server, "optimized": optimized }));
-        Ok(Self(found))
+        Ok(Self { found, shown: Map::new() })
     }
 
     /// Enters one table and shows it at once: `columns` are the fields of a row that people see, in their order.
     pub fn table<R: Serialize>(&mut self, name: &str, title: &str, columns: &[&str], rows: &[R]) -> Outcome<()> {
         let rows = serde_json::to_value(rows)?;
-        println!("\n{title}\n{}", in_columns(columns, rows.as_array().map_or(&[][..], Vec::as_slice)));
-        self.0.insert(name.into(), rows);
+        let list = rows.as_array().map_or(&[][..], Vec::as_slice);
+        println!("\n{title}\n{}", in_columns(columns, list));
+        self.shown.insert(name.into(), json!({ "title": title, "columns": columns }));
+        self.found.insert(name.into(), rows);
         Ok(())
     }
 
-    pub fn finish(self, options: &Options) -> Outcome<()> {
+    /// Beside the tables, `shown` says which columns of each are for people, so that a page shows the same.
+    pub fn finish(mut self, options: &Options) -> Outcome<()> {
+        self.found.insert("shown".into(), Value::Object(self.shown));
+        self.found.insert("smoke".into(), options.smoke.into());
         if let Some(file) = &options.json {
-            fs::write(file, serde_json::to_string_pretty(&Value::Object(self.0))? + "\n")?;
+            fs::write(file, serde_json::to_string_pretty(&Value::Object(self.found))? + "\n")?;
         }
         Ok(())
     }
