@@ -179,7 +179,6 @@ impl<C: Clock, S: Store> Turn<'_, C, S> {
                 return answer.expect("whoever leaves the queue is answered");
             }
             if clock.now() >= self.deadline
-                && !crate::planted("max-wait-is-not-the-end")
                 && let Some(error) = self.lane.state().out_of_time(self.lane, self.place)
             {
                 return Outcome::No(error);
@@ -191,9 +190,6 @@ impl<C: Clock, S: Store> Turn<'_, C, S> {
 impl<C: Clock, S: Store> Drop for Turn<'_, C, S> {
     fn drop(&mut self) {
         let mut state = self.lane.state();
-        if crate::planted("who-has-gone-still-queues") {
-            return;
-        }
         if state.waiters.remove(&self.place).is_none() && matches!(self.answer.try_recv(), Ok(Outcome::Slot(..))) {
             self.lane.tally.dropped_unwanted.add(1);
         }

@@ -21,11 +21,6 @@
 mod breaker;
 mod call;
 pub mod clock;
-pub(crate) fn planted(name: &str) -> bool {
-    static BUG: std::sync::LazyLock<Option<String>> = std::sync::LazyLock::new(|| std::env::var("PLANTED_BUG").ok());
-    BUG.as_deref() == Some(name)
-}
-
 pub mod config;
 mod coordinator;
 mod counters;

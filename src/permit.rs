@@ -106,7 +106,7 @@ impl<C: Clock> Permit<C> {
     /// As [`Permit::start`], if inside the window `also` says yes. Else the slot lapses.
     pub(crate) fn start_if(mut self, also: impl FnOnce() -> bool) -> Result<Sending, Closed> {
         // The window again afterwards: `also` may be long, since it may tell others what it does.
-        if (!self.is_inside() || !also() || !self.is_inside()) && !crate::planted("permit-not-asked-at-the-start") {
+        if !self.is_inside() || !also() || !self.is_inside() {
             return Err(Closed);
         }
         self.used = true;

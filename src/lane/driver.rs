@@ -134,7 +134,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
         let ask = Ask {
             budget: Arc::clone(&lane.budget),
             class: Arc::clone(&lane.class),
-            lane: if crate::planted("a-lane-id-for-each-call") { fastrand::i64(0..) } else { lane.id },
+            lane: lane.id,
             costs: costs.collect(),
             patience,
             nonce: fastrand::i64(0..),
@@ -232,9 +232,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
             return now;
         }
         if error.may_have_spent {
-            if !crate::planted("what-was-lost-is-not-counted") {
-                lane.tally.lost.add(asked);
-            }
+            lane.tally.lost.add(asked);
         }
         state.call_over(error.may_have_spent);
         let (code, message) = match error.kind {

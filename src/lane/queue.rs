@@ -129,12 +129,6 @@ impl State {
             let nonce = ask.nonce.unsigned_abs().wrapping_add(index as u64);
             let lost = waiter.lost;
             waiter.tell(Outcome::Slot(Slot { window, nonce }, lost));
-            if crate::planted("one-slot-for-two")
-                && let Some(second) = self.next_for(lane, window, *cost, *answered)
-            {
-                let lost = second.lost;
-                second.tell(Outcome::Slot(Slot { window, nonce: nonce ^ (1 << 62) }, lost));
-            }
         }
     }
 

@@ -40,7 +40,6 @@ impl Limit {
         }
         let spread = self.spread_us();
         let divisor = match self.units.checked_sub(self.max_cost) {
-            Some(_) if crate::planted("max-cost-not-in-the-bound") => u128::from(self.units),
             Some(rest) if self.max_cost > 0 => u128::from(rest) + 1,
             _ => return Err(Unsafe::CostOverLimit),
         };
@@ -63,9 +62,6 @@ impl Limit {
     }
 
     fn spread_us(&self) -> u128 {
-        if crate::planted("interval-without-the-way") {
-            return self.window.as_micros();
-        }
         self.window.as_micros() + self.send_window.as_micros() + self.arrival_jitter.as_micros()
     }
 }

@@ -51,9 +51,6 @@ impl StepFence {
         fences: i64,
         quiet: Duration,
     ) -> bool {
-        if crate::planted("step-of-the-clock-ignored") {
-            return true;
-        }
         let before = self.seen.filter(|(read, _)| asked.saturating_since(*read) <= MEMORY).map(|(_, count)| count);
         let grew = before.is_some_and(|count| fences > count);
         self.seen = Some((answered, self.seen.map_or(fences, |(_, count)| count.max(fences))));

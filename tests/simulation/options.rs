@@ -1,5 +1,7 @@
 //! What to play, as the command line says it.
 
+use crate::checks::{Name, Tallies};
+
 pub const HELP: &str = "\
 Plays seeds of the simulation and prints one line a check: \"ok  NAME  ...\" or \"FAILED  NAME  ...\".
 
@@ -10,6 +12,7 @@ Plays seeds of the simulation and prints one line a check: \"ok  NAME  ...\" or 
   --seed N          this seed alone
   --trace           what happens in it, line by line (with --seed)
   --stop-at-first   no new seed is begun once a check has failed
+  --stop-at NAME    no new seed is begun once this check has failed
   --threads N       seeds at once (as many as there are cores)
   --json            the report on stdout, for programs
 ";
@@ -23,6 +26,7 @@ pub struct Options {
     pub one: Option<u64>,
     pub trace: bool,
     pub stop_at_first: bool,
+    pub stop_at: Option<Name>,
     pub threads: usize,
     pub json: bool,
 }
@@ -38,6 +42,7 @@ impl Options {
             one: None,
             trace: false,
             stop_at_first: false,
+            stop_at: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             json: false,
         };
@@ -56,6 +61,10 @@ impl Options {
                 "--seed" => options.one = Some(number()?),
                 "--threads" => options.threads = usize::try_from(number()?.clamp(1, 256)).unwrap_or(1),
                 "--trace" => options.trace = true,
+                "--stop-at" => {
+                    let name = words.next().unwrap_or_default();
+                    options.stop_at = Some(Name::of_str(&name).ok_or_else(|| format!("\"{name}\" is no check"))?);
+                }
                 "--stop-at-first" => options.stop_at_first = true,
                 "--json" => options.json = true,
                 _ => return Err(format!("\"{word}\" is not known here")),
@@ -70,5 +79,10 @@ impl Options {
             options.seeds = u64::MAX;
         }
         Ok(Some(options))
+    }
+
+    /// Whether a seed with these tallies is the last to be begun.
+    pub fn stops_at(&self, tallies: &Tallies) -> bool {
+        self.stop_at_first && tallies.any_failed() || self.stop_at.is_some_and(|name| tallies.has_failed(name))
     }
 }

@@ -50,6 +50,7 @@ pub struct Process {
 #[derive(Clone, Copy)]
 pub struct Waiting {
     pub number: u64,
+    pub budget: usize,
     pub entered: Instant,
     pub max_wait: Duration,
     frozen_for: True,
@@ -134,7 +135,7 @@ impl Caller {
                 self.rest(next.rests).await;
                 continue;
             }
-            let ticket = self.state().enters(self.clock.process, next.max_wait);
+            let ticket = self.state().enters(self.clock.process, self.lane.budget, next.max_wait);
             let options = Options { cost: next.cost, max_wait: Some(next.max_wait) };
             let acquire = self.budgets.acquire_with(&budget, &class, options);
             let result = match next.goes_after {
@@ -206,13 +207,16 @@ impl State {
         Next { rests, cost, max_wait, goes_after, holds }
     }
 
-    fn enters(&mut self, process: ProcessId, max_wait: Duration) -> Waiting {
+    fn enters(&mut self, process: ProcessId, budget: usize, max_wait: Duration) -> Waiting {
         let entered = self.shows(process);
         let number = self.trace.events;
         self.trace.record(self.now, 3, process as u64, max_wait.as_nanos() as u64);
         let one = &mut self.processes[process];
-        let waiting = Waiting { number, entered, max_wait, frozen_for: one.frozen_for };
+        let waiting = Waiting { number, budget, entered, max_wait, frozen_for: one.frozen_for };
         one.waiting.push(waiting);
+        if self.is_well() {
+            self.budgets[budget].wanted.get_or_insert(self.now);
+        }
         waiting
     }
 

@@ -10,8 +10,8 @@ const NAMED: usize = 20;
 
 /// Prints the report. Whether every check holds.
 pub fn print(run: &Run, options: &Options) -> bool {
-    let one_seed = options.one.is_some();
-    let holds = Name::ALL.iter().all(|name| passes(run.tallies.of(*name), one_seed));
+    let partial = options.one.is_some() || run.cut_short;
+    let holds = Name::ALL.iter().all(|name| passes(run.tallies.of(*name), partial));
     if options.json {
         println!("{}", json(run, holds));
         return holds;
@@ -27,10 +27,7 @@ pub fn print(run: &Run, options: &Options) -> bool {
         run.took.as_secs_f64()
     );
     for name in Name::ALL {
-        println!("{}", line(name, run.tallies.of(name), one_seed));
-    }
-    if let Some(after) = run.first_failure {
-        println!("the first failure came after {:.1} s", after.as_secs_f64());
+        println!("{}", line(name, run.tallies.of(name), partial));
     }
     for seed in run.failing.iter().take(NAMED) {
         println!("repeat: cargo test --test simulation -- --seed {seed} --trace");
@@ -41,14 +38,15 @@ pub fn print(run: &Run, options: &Options) -> bool {
     holds
 }
 
-/// A check that had nothing to look at proves nothing: only one seed alone may leave some out.
-fn passes(tally: &Tally, one_seed: bool) -> bool {
-    tally.failed == 0 && (one_seed || tally.counted > 0)
+/// A check that had nothing to look at proves nothing: only one seed alone, or a run that was cut short by the failure of
+/// another check, may leave some out.
+fn passes(tally: &Tally, partial: bool) -> bool {
+    tally.failed == 0 && (partial || tally.counted > 0)
 }
 
-fn line(name: Name, tally: &Tally, one_seed: bool) -> String {
-    let Tally { counted, excused, failed, first, worst } = tally;
-    let word = match passes(tally, one_seed) {
+fn line(name: Name, tally: &Tally, partial: bool) -> String {
+    let Tally { counted, excused, failed, first, after, worst } = tally;
+    let word = match passes(tally, partial) {
         true if *counted == 0 => "-",
         true => "ok",
         false => "FAILED",
@@ -61,7 +59,8 @@ fn line(name: Name, tally: &Tally, one_seed: bool) -> String {
         line += &format!(", worst {worst:.3}");
     }
     if let Some(first) = first {
-        line += &format!("; {failed} failed: {first}");
+        let after = after.unwrap_or_default().as_secs_f64();
+        line += &format!("; {failed} failed, the first after {after:.1} s: {first}");
     } else if *counted == 0 && word == "FAILED" {
         line += ": nothing to look at";
     }
@@ -78,6 +77,7 @@ fn json(run: &Run, holds: bool) -> serde_json::Value {
                 "excused": tally.excused,
                 "failed": tally.failed,
                 "first": tally.first,
+                "first_after_s": tally.after.map(|after| after.as_secs_f64()),
                 "worst": tally.worst,
             });
             (name.as_str().to_owned(), one)

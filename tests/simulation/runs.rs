@@ -26,8 +26,8 @@ pub struct Run {
     /// Seeds in which a check failed.
     pub failing: Vec<u64>,
     pub took: Duration,
-    /// How long until the first check failed.
-    pub first_failure: Option<Duration>,
+    /// It ended before its time, since a check had failed.
+    pub cut_short: bool,
 }
 
 pub fn run(options: &Options) -> Run {
@@ -44,7 +44,7 @@ pub fn run(options: &Options) -> Run {
         tallies: Tallies::default(),
         failing: Vec::new(),
         took: Duration::ZERO,
-        first_failure: None,
+        cut_short: false,
     };
     thread::scope(|scope| {
         for _ in 0..options.threads {
@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Run {
                     }
                     let one = play_checked(options.from + number, options);
                     sent.fetch_add(one.sends, Ordering::Relaxed);
-                    if options.stop_at_first && one.tallies.any_failed() {
+                    if options.stops_at(&one.tallies) {
                         stop.store(true, Ordering::Relaxed);
                     }
                     if results.send(one).is_err() {
@@ -81,6 +81,7 @@ pub fn run(options: &Options) -> Run {
             }
         }
     });
+    run.cut_short = stop.into_inner();
     run.took = began.elapsed();
     run.failing.sort_unstable();
     run
@@ -106,10 +107,9 @@ impl Run {
         for kind in &one.kinds {
             *self.kinds.entry(*kind).or_default() += 1;
         }
-        self.tallies.add(one.seed, &one.tallies);
+        self.tallies.add(one.seed, &one.tallies, after);
         if one.tallies.any_failed() {
             self.failing.push(one.seed);
-            self.first_failure.get_or_insert(after);
         }
     }
 }

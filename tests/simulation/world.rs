@@ -66,7 +66,9 @@ pub struct Budget {
     pub calls_measured: u64,
     /// Units of the slots on which calls were sent since then.
     pub sent_measured: u64,
-    /// The first grant after everything was well again.
+    /// Since when somebody waits for a slot of it, after everything was well again.
+    pub wanted: Option<True>,
+    /// The first grant since then.
     pub recovered: Option<True>,
 }
 
@@ -120,6 +122,7 @@ impl Budget {
             measured: vec![(0, 0); plan.classes.len()],
             calls_measured: 0,
             sent_measured: 0,
+            wanted: None,
             recovered: None,
             plan: plan.clone(),
         }

@@ -111,7 +111,7 @@ impl Scheduler {
 
     /// [`Scheduler::reserve`], naming every branch that it takes.
     pub fn reserve_watched(&mut self, call: Call<'_>, now_us: i64, seen: &mut dyn FnMut(Branch)) -> Answer {
-        if self.budget.paused && !crate::planted("pause-ignored") {
+        if self.budget.paused {
             seen(Branch::Paused);
             return self.refusal("paused", Some(MILLION), now_us);
         }
@@ -124,21 +124,9 @@ impl Scheduler {
             return self.refusal("unknown_class", None, now_us);
         }
         // A clock that stepped back comes first, the fence second: the fence counts from the clock as it now is.
-        let fence_first = crate::planted("fence-before-the-step-back");
-        if !self.remembered && fence_first {
-            let seen_us = self.budget.last_seen_us;
-            self.fence_now(now_us, seen);
-            self.budget.last_seen_us = seen_us;
-        }
-        if !crate::planted("dates-stay-when-the-clock-goes-back") {
-            self.shift_to(now_us, seen);
-        }
+        self.shift_to(now_us, seen);
         if !self.remembered {
-            if crate::planted("no-fence") {
-                self.remembered = true;
-            } else {
-                self.fence_now(now_us, seen);
-            }
+            self.fence_now(now_us, seen);
         }
         self.budget.last_seen_us = now_us;
         self.decide(call, now_us, seen)
@@ -262,14 +250,9 @@ impl Scheduler {
     fn others(&self, lane: i64, now_us: i64) -> Others {
         let Settings { interval_us, lookahead_us, send_window_us: grace_us, .. } = self.budget.settings;
         let others = self.waiters.iter().filter(|(other, _)| **other != lane).map(|(_, row)| row);
-        let alive: Vec<Waiter> = others
-            .filter(|row| {
-                row.units > 0 && (row.appointment_us + grace_us >= now_us || crate::planted("waiter-without-expiry"))
-            })
-            .cloned()
-            .collect();
-        let many = if crate::planted("share-by-every-lane") { i64::MAX - 1 } else { 4 };
-        let share = max(1, lookahead_us / (interval_us * (1 + min(many, alive.len() as i64))));
+        let alive: Vec<Waiter> =
+            others.filter(|row| row.units > 0 && row.appointment_us + grace_us >= now_us).cloned().collect();
+        let share = max(1, lookahead_us / (interval_us * (1 + min(4, alive.len() as i64))));
         let mut heads = BTreeMap::new();
         for row in &alive {
             let Some(class) = self.classes.get(&row.class) else { continue };
@@ -283,19 +266,14 @@ impl Scheduler {
 
     fn first_free_slot(&self, now_us: i64, seen: &mut dyn FnMut(Branch)) -> i64 {
         let b = &self.budget;
-        let free_us = if crate::planted("an-idle-hour-earns") && b.last_slot_us > 0 {
-            b.spaced_us()
-        } else {
-            max(b.spaced_us(), now_us)
-        };
+        let free_us = max(b.spaced_us(), now_us);
         if b.fenced_until_us > free_us {
             seen(Branch::FirstSlotIsFenced);
         }
         if b.blocked_until_us > free_us {
             seen(Branch::FirstSlotIsPushedBack);
         }
-        let blocked_us = if crate::planted("pushback-ignored") { 0 } else { b.blocked_until_us };
-        free_us.max(b.fenced_until_us).max(blocked_us)
+        free_us.max(b.fenced_until_us).max(b.blocked_until_us)
     }
 
     /// A lane blocks this one if it ranks better AND its appointment comes in time for this slot: the absent never hold a
@@ -311,7 +289,7 @@ impl Scheduler {
         let rank = self.classes[class].rank(base_us);
         let mut blocked = false;
         for (name, head) in others.heads.iter().filter(|(_, head)| head.earliest_us <= base_us) {
-            if name == class && !has_place && !crate::planted("newcomers-jump-the-queue") {
+            if name == class && !has_place {
                 seen(Branch::BlockedInOwnClass);
                 blocked = true;
             } else if name != class && head.class.rank(base_us) < rank {
@@ -336,7 +314,7 @@ impl Scheduler {
         let mut used = 0;
         for cost in costs {
             let slot_us = base_us + used * interval_us;
-            if slot_us > now_us + lookahead_us && !crate::planted("no-lookahead") {
+            if slot_us > now_us + lookahead_us {
                 seen(Branch::CutByLookahead);
                 break;
             }
@@ -365,12 +343,7 @@ impl Scheduler {
             // share taken by priority starts anew.
             class.due_us = if let Rank::Due { .. } = class.rank(base_us) {
                 seen(Branch::DueMovesOn);
-                let took = if crate::planted("a-claimed-share-costs-nothing") {
-                    0
-                } else {
-                    class.share_of(used * interval_us)
-                };
-                max(class.due_us, base_us - lookahead_us) + took
+                max(class.due_us, base_us - lookahead_us) + class.share_of(used * interval_us)
             } else {
                 seen(Branch::DueStartsAnew);
                 last_slot_us + class.share_of(i64::from(last_cost) * interval_us)
@@ -462,12 +435,7 @@ impl Scheduler {
             seen(Branch::FencedWiderThanSettings);
         }
         let widest_cost = i64::from(max(b.widest_max_cost, max_cost));
-        let widest_us = if crate::planted("fence-by-the-settings-of-today") {
-            lookahead_us
-        } else {
-            max(b.widest_lookahead_us, lookahead_us)
-        };
-        let until_us = now_us + widest_us + widest_cost * interval_us;
+        let until_us = now_us + max(b.widest_lookahead_us, lookahead_us) + widest_cost * interval_us;
         if b.fenced_until_us > until_us {
             seen(Branch::FencedWithinEarlierFence);
         }
@@ -504,17 +472,13 @@ impl Scheduler {
 impl Budget {
     /// Where the last slot's cost ends, at today's interval.
     fn spaced_us(&self) -> i64 {
-        let cost = if crate::planted("cost-ignored-in-the-schedule") { 1 } else { self.last_cost };
-        self.last_slot_us + i64::from(cost) * self.settings.interval_us
+        self.last_slot_us + i64::from(self.last_cost) * self.settings.interval_us
     }
 }
 
 impl Class {
     fn rank(&self, at_us: i64) -> Rank {
-        if crate::planted("all-classes-equal") {
-            return Rank::Priority { priority: 0, last_slot_us: self.last_slot_us };
-        }
-        if self.floor_ppm > 0 && self.due_us <= at_us && !crate::planted("floor-never-due") {
+        if self.floor_ppm > 0 && self.due_us <= at_us {
             Rank::Due { since_us: self.due_us }
         } else {
             Rank::Priority { priority: self.priority, last_slot_us: self.last_slot_us }

@@ -41,10 +41,12 @@ impl State {
 
     fn judge_recovery(&mut self, number: usize) {
         let one = &self.budgets[number];
-        let latest = self.plan.heals + RECOVERY + one.plan.promise();
-        let took = one.recovered.map(|at| seconds(at - self.plan.heals));
+        // Whoever rested when everything became well wants nothing yet.
+        let wanted = one.wanted.unwrap_or(self.plan.heals);
+        let latest = wanted + RECOVERY + one.plan.promise();
+        let took = one.recovered.map(|at| seconds(at.saturating_sub(wanted)));
         self.tallies.check(Name::Recovery, one.recovered.is_some_and(|at| at <= latest), || {
-            format!("the first grant of budget {number} came {took:?} s after everything was well")
+            format!("the first grant of budget {number} came {took:?} s after everything was well and wanted")
         });
         self.tallies.most(Name::Recovery, took.unwrap_or(f64::MAX));
     }

@@ -5,6 +5,7 @@ pub mod health;
 pub mod spacing;
 
 use std::fmt;
+use std::time::Duration;
 
 /// The checks, by the names that the report prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +45,10 @@ impl Name {
         Name::StoreCalls,
         Name::SameSeed,
     ];
+
+    pub fn of_str(name: &str) -> Option<Self> {
+        Name::ALL.into_iter().find(|one| one.as_str() == name)
+    }
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -102,6 +107,8 @@ pub struct Tally {
     pub failed: u64,
     /// The first failure, in words.
     pub first: Option<String>,
+    /// How long after the beginning of all seeds it was found.
+    pub after: Option<Duration>,
     /// The extreme of what was measured, where there is something to measure.
     pub worst: Option<f64>,
 }
@@ -148,6 +155,10 @@ impl Tallies {
         *worst = Some(worst.map_or(figure, |before| before.max(figure)));
     }
 
+    pub fn has_failed(&self, name: Name) -> bool {
+        self.of(name).failed > 0
+    }
+
     pub fn any_failed(&self) -> bool {
         self.0.iter().any(|tally| tally.failed > 0)
     }
@@ -157,7 +168,8 @@ impl Tallies {
         Name::ALL.into_iter().find_map(|name| Some((name, self.of(name).first.as_deref()?)))
     }
 
-    pub fn add(&mut self, seed: u64, other: &Self) {
+    /// Adds what one seed has seen, `after` so long since the first began.
+    pub fn add(&mut self, seed: u64, other: &Self, after: Duration) {
         for name in Name::ALL {
             let (ours, theirs) = (&mut self.0[name as usize], other.of(name));
             ours.counted += theirs.counted;
@@ -165,6 +177,7 @@ impl Tallies {
             ours.failed += theirs.failed;
             if ours.first.is_none() {
                 ours.first = theirs.first.as_ref().map(|first| format!("seed {seed}: {first}"));
+                ours.after = ours.first.as_ref().map(|_| after);
             }
             ours.worst = match (ours.worst, theirs.worst) {
                 (Some(ours), Some(theirs)) if name == Name::Use => Some(ours.min(theirs)),

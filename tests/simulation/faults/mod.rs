@@ -187,6 +187,11 @@ impl State {
         }
         self.service.up = true;
         self.service.free_at = self.service.free_at.min(now);
+        for process in self.processes.iter().filter(|process| !process.dead) {
+            for waiting in &process.waiting {
+                self.budgets[waiting.budget].wanted = Some(now);
+            }
+        }
         let missing = |part: &usize| !self.processes.iter().any(|process| process.part == *part && !process.dead);
         Effect::Start((0..self.plan.parts.len()).filter(missing).collect())
     }
@@ -204,7 +209,9 @@ impl State {
         self.events.push(at, Event::Later(later));
     }
 
-    fn comes_up(&mut self, rests: True) {
+    /// A server is down for up to `most`, and often for a moment only: then what it promised is still to come.
+    fn comes_up(&mut self, most: True) {
+        let rests = if self.rng.bool() { most } else { self.rng.u64(0..=20 * MS) };
         self.trace.tell(self.now, || format!("the server is down for {:.3} s", rests as f64 / 1e9));
         self.later(rests, Later::ServerUp);
     }
