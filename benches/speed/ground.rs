@@ -70,6 +70,10 @@ impl Ground {
 
     /// A process's worth of callers: lanes and connections of their own.
     pub fn caller(&self, connections: usize) -> Outcome<CallBudget> {
+        Ok(CallBudget::new(&self.settings(connections))?)
+    }
+
+    pub fn settings(&self, connections: usize) -> Settings {
         let mut settings = Settings::default();
         settings.enabled = true;
         settings.database_url = Some(self.url().into());
@@ -77,7 +81,7 @@ impl Ground {
         settings.pool_size = connections;
         // On a slow disk a commit alone may take longer than a caller would accept.
         settings.rtt_max = Duration::from_secs(1);
-        Ok(CallBudget::new(&settings)?)
+        settings
     }
 
     pub async fn spent(&self) -> Outcome<Spent> {
