@@ -16,26 +16,28 @@ LANGUAGE plpgsql AS $$
 DECLARE
     s record;   -- the schedule
 BEGIN
-    SELECT greatest(h.last_slot_us + h.last_cost * b.interval_us, b.fenced_until_us, b.blocked_until_us, now_us) AS base_us,
-           h.waiting, h.last_seen_us,
-           (SELECT r.timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = h.budget) AS timeline
-      INTO s FROM call_budget.call_budget_schedule AS h WHERE h.budget = b.name;
-    -- One caller, nobody waits, the slot is near, nothing was forgotten, and the clock did not step back.
-    IF cardinality(costs) = 1 AND costs[1] <= b.max_cost AND NOT b.paused AND s.waiting = 0
-        AND s.base_us <= now_us + b.lookahead_us AND s.timeline IS NOT NULL AND s.last_seen_us <= now_us OR b.name = ''
-    THEN
-        UPDATE call_budget.call_budget_class AS x
-           SET last_slot_us = s.base_us, granted = x.granted + 1,
-               due_us = CASE WHEN x.floor_ppm = 0 THEN x.due_us
-                             WHEN x.due_us <= s.base_us THEN greatest(x.due_us, s.base_us - b.lookahead_us)
-                             ELSE s.base_us END
-                      + CASE WHEN x.floor_ppm = 0 THEN 0 ELSE costs[1] * b.interval_us * 1000000 / x.floor_ppm END
-         WHERE x.budget = b.name AND x.name = class_name;
-        IF FOUND OR b.name = '' THEN
-            UPDATE call_budget.call_budget_schedule AS h
-               SET last_slot_us = s.base_us, last_cost = costs[1], last_seen_us = now_us WHERE h.budget = b.name;
-            RETURN ROW (call_budget.call_budget_contract(), nonce, ARRAY[s.base_us - now_us], NULL, NULL, b.interval_us,
-                        b.lookahead_us, b.send_window_us, b.max_cost, b.version, b.fences, s.timeline, now_us)::call_budget.call_budget_answer;
+    IF cardinality(costs) = 1 THEN
+        SELECT greatest(h.last_slot_us + h.last_cost * b.interval_us, b.fenced_until_us, b.blocked_until_us, now_us) AS base_us,
+               h.waiting, h.last_seen_us,
+               (SELECT r.timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = h.budget) AS timeline
+          INTO s FROM call_budget.call_budget_schedule AS h WHERE h.budget = b.name;
+        -- Nobody waits, the slot is near, nothing was forgotten, and the clock did not step back.
+        IF costs[1] <= b.max_cost AND NOT b.paused AND s.waiting = 0
+            AND s.base_us <= now_us + b.lookahead_us AND s.timeline IS NOT NULL AND s.last_seen_us <= now_us OR b.name = ''
+        THEN
+            UPDATE call_budget.call_budget_class AS x
+               SET last_slot_us = s.base_us, granted = x.granted + 1,
+                   due_us = CASE WHEN x.floor_ppm = 0 THEN x.due_us
+                                 WHEN x.due_us <= s.base_us THEN greatest(x.due_us, s.base_us - b.lookahead_us)
+                                 ELSE s.base_us END
+                          + CASE WHEN x.floor_ppm = 0 THEN 0 ELSE costs[1] * b.interval_us * 1000000 / x.floor_ppm END
+             WHERE x.budget = b.name AND x.name = class_name;
+            IF FOUND OR b.name = '' THEN
+                UPDATE call_budget.call_budget_schedule AS h
+                   SET last_slot_us = s.base_us, last_cost = costs[1], last_seen_us = now_us WHERE h.budget = b.name;
+                RETURN ROW (call_budget.call_budget_contract(), nonce, ARRAY[s.base_us - now_us], NULL, NULL, b.interval_us,
+                            b.lookahead_us, b.send_window_us, b.max_cost, b.version, b.fences, s.timeline, now_us)::call_budget.call_budget_answer;
+            END IF;
         END IF;
     END IF;
     RETURN call_budget.call_budget_decide(b, class_name, lane_id, costs, patience_us, nonce, now_us);
