@@ -10,6 +10,7 @@ mod support;
 #[path = "../fault/tools/mod.rs"]
 mod tools;
 
+mod commits;
 mod faults;
 mod fleet;
 mod judge;
@@ -77,7 +78,14 @@ fn main() -> ExitCode {
     match ended {
         None => ExitCode::from(INTERRUPTED),
         Some(Err(why)) => {
-            println!("FAIL: {why}");
+            if options.json {
+                println!(
+                    "{}",
+                    serde_json::json!({ "seed": seed, "pass": false, "inconclusive": false, "because": [why] })
+                );
+            } else {
+                println!("FAIL: {why}");
+            }
             ExitCode::FAILURE
         }
         Some(Ok(evidence)) => {
@@ -100,6 +108,9 @@ fn kinds(options: &Options) -> Result<(Vec<Kind>, Vec<String>), String> {
             Ok(()) => kinds.push(kind),
             Err(why) => not_tried.push(format!("{}: {why}", kind.name())),
         }
+    }
+    if !std::path::Path::new("/proc/self/stat").exists() {
+        not_tried.push("whether anything is left running: this system does not tell of its processes".into());
     }
     Ok((kinds, not_tried))
 }

@@ -13,10 +13,10 @@ use call_budget::store::admin;
 use call_budget::store::operation::Operation;
 use fastrand::Rng;
 use hickory_resolver::proto::rr::RecordType;
-use serde::Serialize;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::{Client, NoTls};
 
+use crate::commits::Commits;
 use crate::support;
 use crate::tools::faketime::{self, Offset, SteppedClock};
 use crate::tools::kept::within;
@@ -24,18 +24,6 @@ use crate::tools::proxy::{FaultProxy, RemoteProxy, Toxiproxy};
 use crate::tools::psql::{ask, try_ask};
 use crate::tools::scripted_dns::{Reply, ScriptedDns};
 use crate::tools::standby::{PRIMARY, STANDBY};
-
-/// What a commit of a caller waits for, and so what can be forgotten. Drawn anew with each new primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Commits {
-    /// For nothing (`synchronous_commit = off`): a crash forgets the last ones.
-    Forgetful,
-    /// For the primary's disk: a promotion forgets what the standby had not heard of.
-    Durable,
-    /// For the standby's too.
-    Replicated,
-}
 
 /// Everything that the store is made of. It ends with the value.
 pub struct Site {
@@ -71,11 +59,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const REACHED_AT: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 4), Ipv4Addr::new(127, 0, 0, 5)];
 /// A standby whose primary comes back finds it at once, not after 5 s: commits that wait for it would.
 const SETTINGS: [(&str, &str); 1] = [("wal_retrieve_retry_interval", "200ms")];
-/// The server writes asynchronous commits within three of its `wal_writer_delay`s of 200 ms.
-const WRITTEN_WITHIN: Duration = Duration::from_millis(800);
-/// How far a standby that listens is behind, at most.
-const HEARD_WITHIN: Duration = Duration::from_secs(1);
-
 /// Whether servers can stand at two addresses of this machine, or why not.
 pub fn two_addresses() -> Result<(), String> {
     for address in [PRIMARY, STANDBY].into_iter().chain(REACHED_AT) {
@@ -226,29 +209,10 @@ impl Site {
         self.commits_wait_for_the_standby().await
     }
 
-    /// How many grants a crash of the primary may make it forget.
-    pub fn forgotten_by_a_crash(&self) -> u64 {
-        if self.commits == Commits::Forgetful { slots_in(WRITTEN_WITHIN) } else { 0 }
-    }
-
-    /// How many a promotion may, where the standby heard nothing for so long.
-    pub fn forgotten_by_a_promotion(&self, unheard: Duration) -> u64 {
-        match self.commits {
-            Commits::Forgetful => slots_in(WRITTEN_WITHIN + HEARD_WITHIN + unheard),
-            Commits::Durable => slots_in(HEARD_WITHIN + unheard),
-            Commits::Replicated => 0,
-        }
-    }
-
     /// For the sessions to come: there are none yet at a new primary.
     async fn draw_commits(&mut self, rng: &mut Rng) -> Result<(), String> {
-        let kinds: &[Commits] = if self.seats.len() == 2 {
-            &[Commits::Forgetful, Commits::Durable, Commits::Replicated]
-        } else {
-            &[Commits::Forgetful, Commits::Durable]
-        };
-        self.commits = kinds[rng.usize(..kinds.len())];
-        let value = if self.commits == Commits::Forgetful { "off" } else { "on" };
+        self.commits = Commits::draw(rng, self.seats.len() == 2);
+        let value = self.commits.synchronous_commit();
         let sql = format!("ALTER ROLE {ROLE} SET synchronous_commit = {value}");
         let client = self.serves().await?;
         client.batch_execute(&sql).await.map_err(|error| format!("{sql}: {error}"))
@@ -301,11 +265,6 @@ fn settings() -> admin::Settings {
         interval_us: us(LIMIT.interval().expect("the demo's limit is safe at some interval")),
         lookahead_us: us(LOOKAHEAD),
     }
-}
-
-fn slots_in(span: Duration) -> u64 {
-    let interval = LIMIT.interval().expect("the demo's limit is safe at some interval");
-    (span + LOOKAHEAD).as_micros() as u64 / interval.as_micros() as u64 + 1
 }
 
 async fn session(url: &str) -> Result<Client, String> {

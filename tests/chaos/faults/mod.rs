@@ -67,8 +67,8 @@ pub async fn play(kind: Kind, scene: &mut Scene, rng: &mut Rng) -> Result<Healed
         | Kind::LinkSlicer
         | Kind::LinkBandwidth
         | Kind::LinkLimitData => link::poisoned(kind, scene, rng).await,
-        Kind::ClockForward => clock::forward(scene, rng),
-        Kind::ClockBack => clock::back(scene, rng),
+        Kind::ClockForward => clock::forward(scene, rng).await,
+        Kind::ClockBack => clock::back(scene, rng).await,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::tools::psql::ask;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub async fn backend_killed(scene: &mut Scene) -> Result<Healed, String> {
-    let forgettable = scene.site.forgotten_by_a_crash();
+    let forgettable = scene.site.commits.forgotten_by_a_crash();
     let somebody = scene.site.session().await?;
     let sql = "SELECT pid FROM pg_stat_activity WHERE usename::text = $1 ORDER BY random() LIMIT 1";
     let row = somebody.query_one(sql, &[&ROLE]).await.map_err(|error| format!("no session of a caller: {error}"))?;
@@ -32,7 +32,7 @@ pub async fn backend_killed(scene: &mut Scene) -> Result<Healed, String> {
 }
 
 pub async fn immediate(scene: &mut Scene, rng: &mut Rng) -> Result<Healed, String> {
-    let forgettable = scene.site.forgotten_by_a_crash();
+    let forgettable = scene.site.commits.forgotten_by_a_crash();
     halt(scene, Halt::Immediate).await?;
     let down = between(rng, 0, 2000);
     sleep(down).await;
@@ -49,7 +49,7 @@ pub async fn restart(scene: &mut Scene) -> Result<Healed, String> {
 pub async fn promotion(scene: &mut Scene, rng: &mut Rng) -> Result<Healed, String> {
     // Cut off first, so that there is something to forget.
     let began = Instant::now();
-    let cut_off = rng.bool() && scene.site.forgotten_by_a_promotion(Duration::ZERO) > 0;
+    let cut_off = rng.bool() && scene.site.commits.forgotten_by_a_promotion(Duration::ZERO) > 0;
     if cut_off {
         let deaf = |standby: &mut ScratchPostgres| {
             ask(standby, "ALTER SYSTEM SET primary_conninfo = ''");
@@ -60,7 +60,7 @@ pub async fn promotion(scene: &mut Scene, rng: &mut Rng) -> Result<Healed, Strin
     }
     scene.site.with_primary(kill).await?;
     let unheard = if cut_off { began.elapsed() } else { Duration::ZERO };
-    let forgettable = scene.site.forgotten_by_a_promotion(unheard);
+    let forgettable = scene.site.commits.forgotten_by_a_promotion(unheard);
     let before = scene.site.commits;
     sleep(between(rng, 0, 1000)).await;
     scene.site.promote(rng).await?;
