@@ -122,6 +122,16 @@ pub struct Books {
     pub killed_at_most: u64,
 }
 
+/// Something that may not be, and whether it can be said.
+#[derive(Clone, Debug, Serialize)]
+pub struct Violation {
+    pub what: String,
+    #[serde(skip)]
+    pub span: Span,
+    /// The vendor itself stood still meanwhile: who did not run cannot say when a call came.
+    pub during_a_stall: bool,
+}
+
 #[derive(Clone, Debug)]
 pub struct Judgement {
     pub windows: Windows,
@@ -139,7 +149,8 @@ pub struct Judgement {
     pub recovery_ms: BTreeMap<Kind, f64>,
     pub books: BTreeMap<String, Books>,
     pub forgotten_at_most: u64,
-    /// A violation touches a stall of the vendor.
+    pub violations: Vec<Violation>,
+    /// There were violations, each while the vendor stood still: neither pass nor fail. One outside of stalls is a failure.
     pub inconclusive: bool,
     /// What stands against the run, a sentence each.
     pub because: Vec<String>,
@@ -150,27 +161,35 @@ pub fn judge(evidence: &Evidence, bounds: &Bounds) -> Judgement {
     let Evidence { rule, arrivals, .. } = evidence;
     let mut because = Vec::new();
     let mut violations = Vec::new();
+    let violation = |what: String, span: Span| Violation {
+        what,
+        span,
+        during_a_stall: evidence.stalls.iter().any(|stall| stall.touches(span)),
+    };
 
     let is_late = |arrival: &&Arrival| arrival.at_us > arrival.closes_us + rule.jitter_us;
     let excused = |arrival: &Arrival| explained_by_a_stop(evidence, arrival);
     let late: Vec<&Arrival> = arrivals.iter().filter(is_late).collect();
     let unexplained: Vec<&Arrival> = late.iter().copied().filter(|arrival| !excused(arrival)).collect();
-    violations.extend(unexplained.iter().map(|late| Span { from_us: late.closes_us, to_us: late.at_us }));
+    violations.extend(unexplained.iter().map(|late| {
+        let after_ms = (late.at_us - late.closes_us) as f64 / 1e3;
+        let what = format!("process {} came {after_ms:.0} ms after its window", late.pid);
+        violation(what, Span { from_us: late.closes_us, to_us: late.at_us })
+    }));
     if !unexplained.is_empty() {
         because.push(format!("{} arrivals were late, and their process had not been stopped", unexplained.len()));
     }
 
     let all = Times::of(arrivals.iter().map(|arrival| arrival.at_us));
     let kept = Times::of(arrivals.iter().filter(|one| !is_late(one) || !excused(one)).map(|arrival| arrival.at_us));
-    let over: Vec<Span> = kept
+    let over: Vec<(Span, u64)> = kept
         .over_limit(rule.window_us, rule.limit)
         .filter(|(span, units)| !explained_by_a_step(evidence, *span, units - rule.limit))
-        .map(|(span, _)| span)
         .collect();
     if !over.is_empty() {
         because.push(format!("{} windows held more than {} calls", over.len(), rule.limit));
     }
-    violations.extend(&over);
+    violations.extend(over.iter().map(|(span, units)| violation(format!("a window held {units} calls"), *span)));
 
     let duplicate_nonces = duplicates(arrivals);
     if duplicate_nonces > 0 {
@@ -211,7 +230,8 @@ pub fn judge(evidence: &Evidence, bounds: &Bounds) -> Judgement {
         recovery_ms,
         books,
         forgotten_at_most,
-        inconclusive: violations.iter().any(|span| evidence.stalls.iter().any(|stall| stall.touches(*span))),
+        inconclusive: !violations.is_empty() && violations.iter().all(|violation| violation.during_a_stall),
+        violations,
         because,
     }
 }

@@ -25,7 +25,8 @@ use clap::Parser;
 ///     their last word, and commits that the store may have forgotten.
 ///   recovery_ms: from healing to the first arrival at the vendor (of the process concerned, where it is one), the worst
 ///     of each kind.
-///   inconclusive: a violation while the vendor itself stood still, which is neither pass nor fail.
+///   violations: each of those windows, and each late arrival that no stop explains.
+///   inconclusive: there are violations, and each was while the vendor itself stood still: neither pass nor fail.
 ///
 /// Exit codes: 0 pass, 1 fail, 2 usage, 4 inconclusive, 130 interrupted.
 #[derive(Clone, Debug, Parser)]

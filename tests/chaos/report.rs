@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::judge::{Books, Evidence, Judgement, Span};
+use super::judge::{Books, Evidence, Judgement, Span, Violation};
 use super::schedule::Kind;
 use super::windows::Windows;
 
@@ -37,6 +37,8 @@ pub struct Report {
     pub forgotten_at_most: u64,
     /// When the vendor stood still, in seconds since the run began, and for how many ms.
     pub stalls: Vec<Stall>,
+    /// What may not be: windows over the limit and late arrivals, the stated residuals aside.
+    pub violations: Vec<Placed>,
     pub not_tried: Vec<String>,
     pub inconclusive: bool,
     pub pass: bool,
@@ -54,6 +56,13 @@ pub struct Listed {
     /// Null: it never did.
     pub recovery_ms: Option<f64>,
     pub note: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Placed {
+    pub at_s: f64,
+    #[serde(flatten)]
+    pub violation: Violation,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,6 +86,7 @@ impl Report {
             recovery_ms: recovery_ms.map(rounded),
             note: fault.note.clone(),
         });
+        let placed = |violation: Violation| Placed { at_s: since(violation.span.to_us), violation };
         let stall = |span: &Span| Stall { at_s: since(span.from_us), for_ms: (span.to_us - span.from_us) as f64 / 1e3 };
         Self {
             seed,
@@ -104,6 +114,7 @@ impl Report {
             books: judgement.books,
             forgotten_at_most: judgement.forgotten_at_most,
             stalls: evidence.stalls.iter().filter(|stall| stall.touches(*run)).map(stall).collect(),
+            violations: judgement.violations.into_iter().map(placed).collect(),
             not_tried,
             inconclusive: judgement.inconclusive,
             pass: judgement.because.is_empty(),
@@ -141,6 +152,10 @@ impl Report {
         lines.extend(
             self.stalls.iter().map(|one| format!("the vendor stood still at {:.1} s, {:.0} ms", one.at_s, one.for_ms)),
         );
+        lines.extend(self.violations.iter().map(|Placed { at_s, violation }| {
+            let stall = if violation.during_a_stall { ", while the vendor stood still" } else { "" };
+            format!("at {at_s:.1} s: {}{stall}", violation.what)
+        }));
         lines.push(match (self.inconclusive, self.pass) {
             (true, _) => format!("inconclusive: the vendor itself stood still: {}", self.because.join("; ")),
             (false, true) => "pass".into(),

@@ -82,6 +82,15 @@ const CASES: &[Case] = &[
         |it| it.inconclusive && it.over_limit > 0,
     ),
     (
+        "a violation while the vendor stood still, and another while it did not",
+        |evidence| {
+            too_many(evidence);
+            burst(evidence, BEGIN + 50 * S, 2);
+            evidence.stalls.push(Span { from_us: BEGIN + 20 * S, to_us: BEGIN + 20 * S + 80_000 });
+        },
+        |it| !it.inconclusive && it.over_limit > 0,
+    ),
+    (
         "a stall without a violation",
         |evidence| evidence.stalls.push(Span { from_us: BEGIN + 20 * S, to_us: BEGIN + 20 * S + 80_000 }),
         |it| !it.inconclusive && it.because.is_empty(),
