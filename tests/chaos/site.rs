@@ -55,6 +55,8 @@ const TTL_S: u32 = 1;
 pub const ROLE: &str = "chaos_client";
 const PASSWORD: &str = "not-a-real-password";
 const PATIENCE: Duration = Duration::from_secs(30);
+/// As in the demo: classes that want more than there is go on waiting.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 /// The seats' proxies, on one port.
 const REACHED_AT: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 4), Ipv4Addr::new(127, 0, 0, 5)];
 /// A standby whose primary comes back finds it at once, not after 5 s: commits that wait for it would.
@@ -124,6 +126,7 @@ impl Site {
         let mut settings = Settings::default();
         settings.enabled = true;
         settings.application_name = "chaos".into();
+        settings.max_wait = MAX_WAIT;
         settings.nameservers = vec![self.dns.address().to_string()];
         let port = self.seats[0].proxy.port();
         (settings, format!("postgres://{ROLE}:{PASSWORD}@{NAME}:{port}/postgres?sslmode=disable"))
