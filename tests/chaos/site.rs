@@ -287,7 +287,7 @@ async fn start_server(
     follows: Option<Place>,
 ) -> Result<ScratchPostgres, String> {
     let start = move || {
-        let environment = clock.map(|clock| clock.environment()).unwrap_or_default();
+        let environment: Vec<(&str, String)> = clock.iter().flat_map(|clock| clock.environment()).collect();
         let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let follows = follows.as_ref().map(|place| place.lock().unwrap_or_else(PoisonError::into_inner));
         let options = ScratchOptions {
