@@ -28,6 +28,7 @@ pub async fn backend_killed(scene: &mut Scene) -> Result<Healed, String> {
     };
     timeout(PATIENCE, ended).await.map_err(|_| "the server goes on with a process that was killed")?;
     scene.site.serves().await?;
+    scene.site.commits_can_end().await?;
     Ok(Healed { forgettable, ..Healed::now(format!("commits {:?}", scene.site.commits)) })
 }
 
@@ -73,7 +74,8 @@ async fn halt(scene: &Scene, how: Halt) -> Result<(), String> {
 }
 
 async fn resume(scene: &Scene) -> Result<(), String> {
-    scene.site.with_primary(|server| server.resume().map_err(|error| error.to_string())).await?
+    scene.site.with_primary(|server| server.resume().map_err(|error| error.to_string())).await??;
+    scene.site.commits_can_end().await
 }
 
 async fn blocking(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
