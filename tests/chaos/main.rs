@@ -121,7 +121,7 @@ fn bounds(options: &Options, plan: &Plan) -> Bounds {
     const EVERY_KIND_FROM: Duration = Duration::from_secs(600);
     let kinds = if plan.length >= EVERY_KIND_FROM { plan.kinds.clone() } else { Vec::new() };
     if options.is_short() {
-        Bounds { least_use: 0.9, recovery: Duration::from_millis(3000), kinds }
+        Bounds { least_use: 0.75, recovery: Duration::from_millis(3000), kinds }
     } else {
         Bounds { least_use: 0.97, recovery: Duration::from_millis(1300), kinds }
     }

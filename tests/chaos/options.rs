@@ -6,9 +6,9 @@ use clap::Parser;
 
 /// Faults of sixteen kinds, one after the other, on a real fleet with a real PostgreSQL and its standby; judged at the vendor.
 ///
-/// Without options: the short form for CI, 50 s with as many kinds as fit, chosen by the seed. Other things run beside it
-/// there, and processes wait for a core: 90 % of the slots outside faults are enough, and recovery may take 3 s. Else it is
-/// 97 % and 1.3 s. The limit has no margin in either.
+/// Without options: the short form for CI, 50 s with as many kinds as fit, chosen by the seed. Other things may run beside it
+/// there, and whoever waits for a core loses slots: 75 % of the slots outside faults are enough, and recovery may take 3 s.
+/// Else it is 97 % and 1.3 s. The limit has no margin in either.
 ///
 /// What the JSON says:
 ///   sends, limit, worst_window: arrivals at the vendor, what it counts in a window, and the most in any closed one.

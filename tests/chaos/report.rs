@@ -149,9 +149,9 @@ impl Report {
             format!("{:<18}{count:>6}  {worst}", kind.name())
         }));
         lines.push(String::new());
-        lines.extend(
-            self.stalls.iter().map(|one| format!("the vendor stood still at {:.1} s, {:.0} ms", one.at_s, one.for_ms)),
-        );
+        if let Some(worst_ms) = self.stalls.iter().map(|stall| stall.for_ms).max_by(f64::total_cmp) {
+            lines.push(format!("the vendor itself stood still {} times, {worst_ms:.0} ms at most", self.stalls.len()));
+        }
         lines.extend(self.violations.iter().map(|Placed { at_s, violation }| {
             let stall = if violation.during_a_stall { ", while the vendor stood still" } else { "" };
             format!("at {at_s:.1} s: {}{stall}", violation.what)
