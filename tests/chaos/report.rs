@@ -8,6 +8,9 @@ use super::judge::{Books, Evidence, Judgement, Span, Violation};
 use super::schedule::Kind;
 use super::windows::Windows;
 
+/// Violations that people are shown; programs get all.
+const SHOWN: usize = 10;
+
 /// The run as one JSON object. `Options` says what its fields mean.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -152,10 +155,13 @@ impl Report {
         if let Some(worst_ms) = self.stalls.iter().map(|stall| stall.for_ms).max_by(f64::total_cmp) {
             lines.push(format!("the vendor itself stood still {} times, {worst_ms:.0} ms at most", self.stalls.len()));
         }
-        lines.extend(self.violations.iter().map(|Placed { at_s, violation }| {
+        lines.extend(self.violations.iter().take(SHOWN).map(|Placed { at_s, violation }| {
             let stall = if violation.during_a_stall { ", while the vendor stood still" } else { "" };
             format!("at {at_s:.1} s: {}{stall}", violation.what)
         }));
+        if let Some(more) = self.violations.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            lines.push(format!("and {more} more"));
+        }
         lines.push(match (self.inconclusive, self.pass) {
             (true, _) => format!("inconclusive: the vendor itself stood still: {}", self.because.join("; ")),
             (false, true) => "pass".into(),
