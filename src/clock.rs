@@ -64,12 +64,17 @@ impl Clock for SystemClock {
     async fn sleep_until(&self, at: Instant) {
         // The timer runs on the monotonic clock: after a suspend it would be late by the suspend. Looking again bounds that.
         const LONGEST_NAP: Duration = Duration::from_secs(1);
+        // Tokio rounds the moment up to a millisecond, and the time until then once more: it is late by up to two, by one on
+        // the average. Asked for a millisecond less it comes at most one early, and the short rest takes one more at most.
+        const COARSENESS: Duration = Duration::from_millis(1);
+        // Of nothing at all it might not wait for its next millisecond.
+        const SHORTEST_NAP: Duration = Duration::from_micros(1);
         loop {
             let rest = at.saturating_since(self.now());
             if rest.is_zero() {
                 return;
             }
-            tokio::time::sleep(rest.min(LONGEST_NAP)).await;
+            tokio::time::sleep(rest.saturating_sub(COARSENESS).clamp(SHORTEST_NAP, LONGEST_NAP)).await;
         }
     }
 }

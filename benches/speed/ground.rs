@@ -92,6 +92,11 @@ impl Ground {
 
     /// The same as another role.
     pub fn caller_at(&self, url: &str, connections: usize) -> Outcome<CallBudget> {
+        Ok(CallBudget::new(&self.settings(url, connections))?)
+    }
+
+    /// What such callers are made with.
+    pub fn settings(&self, url: &str, connections: usize) -> Settings {
         let mut settings = Settings::default();
         settings.enabled = true;
         settings.database_url = Some(url.to_owned().into());
@@ -101,7 +106,7 @@ impl Ground {
         settings.rtt_max = Duration::from_secs(1);
         // A call's time begins with its wait for a connection, which a hundred lanes may share.
         settings.statement_timeout = Duration::from_secs(5);
-        Ok(CallBudget::new(&settings)?)
+        settings
     }
 
     pub async fn spent(&self) -> Outcome<Spent> {

@@ -8,6 +8,7 @@ use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
 use super::answer::{Breach, Columns};
 use super::breakers::Snapshot;
 use super::pool::Pool;
+use super::record::{Malformed, Record};
 use super::session::{Opener, Session};
 use super::timelines::Timelines;
 use super::{Answer, Ask, CONTRACT, Failing, Progress, Reply, Store, StoreError, breakers};
@@ -16,7 +17,8 @@ use crate::config::{Connection, Settings, SettingsError};
 use crate::policy::Instant;
 use crate::policy::stage::Stage;
 
-const ACQUIRE: &str = "SELECT * FROM call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6)";
+/// In one piece: see `record`.
+const ACQUIRE: &str = "SELECT pg_catalog.record_send(call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6))";
 const REQUEST_FENCE: &str = "SELECT call_budget.call_budget_request_fence($1)";
 const REPORT_PUSHBACK: &str = "SELECT call_budget.call_budget_report_pushback($1, $2, $3)";
 const PUBLISH_BREAKERS: &str = "SELECT call_budget.call_budget_publish_breakers($1, $2::text::jsonb)";
@@ -176,24 +178,34 @@ async fn run(
 
 fn decode(rows: &[tokio_postgres::Row], ask: &Ask) -> Result<Answer, Breach> {
     let [row] = rows else { return Err(Breach::Nonsense("not exactly one row")) };
-    let columns = || -> Result<Columns, tokio_postgres::Error> {
-        Ok(Columns {
-            contract: row.try_get("contract")?,
-            nonce: row.try_get("nonce")?,
-            waits_us: row.try_get("waits_us")?,
-            retry_us: row.try_get("retry_us")?,
-            reason: row.try_get("reason")?,
-            interval_us: row.try_get("interval_us")?,
-            lookahead_us: row.try_get("lookahead_us")?,
-            send_window_us: row.try_get("send_window_us")?,
-            max_cost: row.try_get("max_cost")?,
-            version: row.try_get("version")?,
-            fences: row.try_get("fences")?,
-            timeline: row.try_get("timeline")?,
-            store_us: row.try_get("store_us")?,
-        })
-    };
-    columns().map_err(|_| Breach::Nonsense("a column has another type"))?.checked(ask)
+    let of_other_type = |_| Breach::Nonsense("a column has another type");
+    let answer = row.try_get(0).map_err(|_| Breach::Nonsense("it is no record"))?;
+    columns(answer).map_err(of_other_type)?.checked(ask)
+}
+
+/// The columns of the answer, in the order of the type `call_budget_answer`.
+fn columns(answer: &[u8]) -> Result<Columns, Malformed> {
+    let mut record = Record::read(answer)?;
+    let contract = record.next()?;
+    if contract != Some(CONTRACT) {
+        // What follows may be anything.
+        return Ok(Columns { contract, ..Columns::default() });
+    }
+    Ok(Columns {
+        contract,
+        nonce: record.next()?,
+        waits_us: record.next()?,
+        retry_us: record.next()?,
+        reason: record.next()?,
+        interval_us: record.next()?,
+        lookahead_us: record.next()?,
+        send_window_us: record.next()?,
+        max_cost: record.next()?,
+        version: record.next()?,
+        fences: record.next()?,
+        timeline: record.next()?,
+        store_us: record.next()?,
+    })
 }
 
 fn micros(duration: Duration) -> i64 {

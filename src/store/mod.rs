@@ -22,6 +22,7 @@ pub mod migrate;
 pub mod operation;
 mod pool;
 mod progress;
+mod record;
 mod route;
 mod secret;
 mod session;

@@ -153,7 +153,8 @@ impl<C: Clock> managed::Manager for Sessions<C> {
     type Error = StoreError;
 
     async fn create(&self) -> Result<Session, StoreError> {
-        self.0.open(&PROGRESS.get()).await
+        // Boxed: seldom needed, and large. Every store call would carry it along.
+        Box::pin(self.0.open(&PROGRESS.get())).await
     }
 
     async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<StoreError> {
@@ -165,7 +166,7 @@ impl<C: Clock> managed::Manager for Sessions<C> {
             return Err(RecycleError::message("idle for too long"));
         }
         if self.0.route.is_overdue(self.0.clock.now()) {
-            self.0.route.refresh(&self.0.clock).await;
+            Box::pin(self.0.route.refresh(&self.0.clock)).await;
         }
         if !self.0.route.leads_to(&session.target) {
             return Err(RecycleError::message("its address is no longer the store's"));

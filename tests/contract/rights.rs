@@ -48,6 +48,7 @@ async fn a_client_role_can_call_nothing_but_what_it_was_given() {
     let client = client_role(&store).await;
     for call in [
         "call_budget_reserve(NULL, 'order', 1, '{1}', 0, 0, 0)",
+        "call_budget_decide(NULL, 'order', 1, '{1}', 0, 0, 0)",
         "call_budget_fence_now(NULL, 0)",
         "call_budget_shift(NULL, 0)",
         "call_budget_lock('kis-real')",

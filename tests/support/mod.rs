@@ -154,8 +154,7 @@ async fn migrate_planted(client: &mut Client, planted: &Planted) {
         .map(|migration| {
             let file = format!("V{}__{}", migration.version(), migration.name());
             let text = migration.sql().unwrap().to_owned();
-            let text = if file == planted.file { planted.plant_in(text) } else { text };
-            Migration::unapplied(&file, &text).unwrap()
+            Migration::unapplied(&file, &planted.plant_in(&file, text)).unwrap()
         })
         .collect();
     client.batch_execute("CREATE SCHEMA IF NOT EXISTS call_budget").await.unwrap();

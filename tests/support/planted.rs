@@ -2,49 +2,67 @@
 //!
 //! `PLANTED_BUG=no-marker cargo test --test contract` runs the tests against one of them.
 
-/// One bug: what is replaced in a migration before it is applied.
+/// One bug: what is replaced in the migrations before they are applied.
 pub struct Planted {
     pub name: &'static str,
-    pub file: &'static str,
-    /// Each text stands in the file exactly once.
-    pub edits: &'static [(&'static str, &'static str)],
+    pub edits: &'static [Edit],
     /// The test in the binary `contract` that must fail.
     pub test: &'static str,
+}
+
+/// One text that is replaced by another. It stands in the file exactly once.
+pub struct Edit {
+    pub file: &'static str,
+    find: &'static str,
+    replace: &'static str,
+}
+
+const fn edit(file: &'static str, find: &'static str, replace: &'static str) -> Edit {
+    Edit { file, find, replace }
 }
 
 pub const SQL: &[Planted] = &[
     Planted {
         name: "clock-before-lock",
-        file: "V2__acquire",
-        edits: &[(
-            "patience_us, nonce,\n                                           (extract(epoch FROM clock_timestamp())",
-            "patience_us, nonce,\n                                           (extract(epoch FROM statement_timestamp())",
+        edits: &[edit(
+            "V5__short_way",
+            "patience_us, nonce,\n                                               (extract(epoch FROM clock_timestamp())",
+            "patience_us, nonce,\n                                               (extract(epoch FROM statement_timestamp())",
         )],
         test: "slots_keep_their_distance_however_long_the_lock_was_waited_for",
     },
     Planted {
         name: "no-marker",
-        file: "V2__acquire",
-        edits: &[(
-            "SELECT r.timeline INTO timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = b.name;",
-            "timeline := call_budget.call_budget_timeline();",
-        )],
+        edits: &[
+            edit(
+                "V2__acquire",
+                "SELECT r.timeline INTO timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = b.name;",
+                "timeline := call_budget.call_budget_timeline();",
+            ),
+            edit(
+                "V5__short_way",
+                "(SELECT r.timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = h.budget)",
+                "call_budget.call_budget_timeline()",
+            ),
+        ],
         test: "a_restart_that_forgets_commits_is_fenced",
     },
     Planted {
         name: "fence-before-step-back",
-        file: "V2__acquire",
         // The two statements change places, and the fence leaves the clock to the shift behind it.
         edits: &[
-            (
+            edit(
+                "V2__acquire",
                 "        IF s.stepped_back THEN\n            PERFORM call_budget.call_budget_shift(b.name, now_us);\n        END IF;\n",
                 "",
             ),
-            (
+            edit(
+                "V2__acquire",
                 "            PERFORM call_budget.call_budget_fence_now(b.name, now_us);\n        END IF;\n",
                 "            PERFORM call_budget.call_budget_fence_now(b.name, now_us);\n        END IF;\n        PERFORM call_budget.call_budget_shift(b.name, now_us);\n",
             ),
-            (
+            edit(
+                "V2__acquire",
                 "    UPDATE call_budget.call_budget_schedule AS s SET last_seen_us = now_us, waiting = 0 WHERE s.budget = budget_name;\n    DELETE",
                 "    DELETE",
             ),
@@ -52,15 +70,19 @@ pub const SQL: &[Planted] = &[
         test: "a_failover_to_a_clock_behind_keeps_the_spacing",
     },
     Planted {
+        name: "short-way-past-the-queue",
+        edits: &[edit("V5__short_way", " AND s.waiting = 0\n", "\n")],
+        test: "sql_memory_and_model_decide_alike_at_every_step",
+    },
+    Planted {
         name: "share-by-all-lanes",
-        file: "V2__acquire",
-        edits: &[("(1 + least(4, alive))", "(1 + alive)")],
+        edits: &[edit("V2__acquire", "(1 + least(4, alive))", "(1 + alive)")],
         test: "many_waiting_lanes_do_not_starve_the_row",
     },
     Planted {
         name: "all-classes-equal",
-        file: "V2__acquire",
-        edits: &[(
+        edits: &[edit(
+            "V2__acquire",
             "CASE WHEN floor_ppm > 0 AND due_us <= at_us THEN ARRAY[0, due_us, 0] ELSE ARRAY[1, priority, last_slot_us] END",
             "ARRAY[1, 0, last_slot_us]",
         )],
@@ -68,8 +90,11 @@ pub const SQL: &[Planted] = &[
     },
     Planted {
         name: "max-cost-ignored",
-        file: "V1__schema",
-        edits: &[("CHECK ((limit_units - max_cost + 1) * interval_us", "CHECK (limit_units * interval_us")],
+        edits: &[edit(
+            "V1__schema",
+            "CHECK ((limit_units - max_cost + 1) * interval_us",
+            "CHECK (limit_units * interval_us",
+        )],
         test: "a_budget_whose_max_cost_breaks_the_bound_is_refused",
     },
 ];
@@ -81,15 +106,11 @@ impl Planted {
         SQL.iter().find(|planted| planted.name == wanted)
     }
 
-    /// The migration's text with the bug in it.
-    pub fn plant_in(&self, mut text: String) -> String {
-        for (find, replace) in self.edits {
+    /// The migration's text with the bug in it, or as it was where the bug is in another.
+    pub fn plant_in(&self, migration: &str, mut text: String) -> String {
+        for Edit { file, find, replace } in self.edits.iter().filter(|edit| edit.file == migration) {
             let found = text.matches(find).count();
-            assert_eq!(
-                found, 1,
-                "the planted bug {} finds its place {found} times in {}: {find}",
-                self.name, self.file
-            );
+            assert_eq!(found, 1, "the planted bug {} finds its place {found} times in {file}: {find}", self.name);
             text = text.replacen(find, replace, 1);
         }
         text

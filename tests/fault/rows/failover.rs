@@ -14,11 +14,12 @@ use call_budget::{Code, Settings};
 use hickory_resolver::proto::rr::RecordType;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::server::{Books, assert_says, books, kill, on};
+use super::server::{Books, assert_says, books, on};
 use crate::suite::judge::Spread;
 use crate::suite::vendor::now_us;
 use crate::suite::{CLASS, Caller, Case, Database, HEALS_SOON, How, Length, Member, Round};
 use crate::tools::kept::within;
+use crate::tools::processes::kill;
 use crate::tools::psql::ask;
 use crate::tools::scripted_dns::{Reply, ScriptedDns};
 use crate::tools::standby::{PRIMARY, Pair, Replication, STANDBY};

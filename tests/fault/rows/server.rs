@@ -1,8 +1,5 @@
 //! Faults of the server itself: it stands still, is killed, refuses, has no room, or is slow.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +14,8 @@ use tokio_postgres::NoTls;
 use crate::suite::judge::spread;
 use crate::suite::{CLASS, Caller, Case, Database, FAST, HEALS, HEALS_SOON, How, Length, Round, nothing};
 use crate::tools::disk_full::{self, SmallDiskServer};
-use crate::tools::kept::{signal, within};
+use crate::tools::kept::signal;
+use crate::tools::processes::{kill, processes};
 
 pub const CASES: &[Case] = &[
     Case {
@@ -492,15 +490,6 @@ async fn read_only_is(client: tokio_postgres::Client, value: &str) {
     timeout(PATIENCE, shown).await.expect("the server reads its configuration");
 }
 
-/// `kill -9` of the server. Returns when its sessions are gone too: the last of them could still grant something.
-pub(super) fn kill(server: &mut ScratchPostgres) {
-    let processes = processes(server);
-    server.halt(Halt::Kill).unwrap_or_else(|error| panic!("{error}"));
-    within(PATIENCE, "all processes of the server are gone", || {
-        processes.iter().all(|pid| !Path::new("/proc").join(pid.to_string()).exists())
-    });
-}
-
 /// Every process of a server, stopped. They go on when this is dropped.
 struct Still(Vec<u32>);
 
@@ -518,27 +507,4 @@ impl Drop for Still {
     fn drop(&mut self) {
         self.0.iter().rev().for_each(|pid| signal(*pid, "CONT"));
     }
-}
-
-/// The server's first process, and all that it has started.
-fn processes(server: &ScratchPostgres) -> Vec<u32> {
-    let data_dir = server.data_dir().expect("only the processes of a server on this machine are known");
-    let file = fs::read_to_string(data_dir.join("postmaster.pid")).expect("it runs");
-    let first: u32 = file.lines().next().and_then(|line| line.parse().ok()).expect("its process id");
-    let started = parents().into_iter().filter(|(_, parent)| *parent == first).map(|(pid, _)| pid);
-    [first].into_iter().chain(started).collect()
-}
-
-/// The parent of each process.
-fn parents() -> BTreeMap<u32, u32> {
-    let processes = fs::read_dir("/proc").expect("this system tells of its processes").flatten();
-    let parent = |pid: u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name, in brackets, may hold anything.
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-    };
-    processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| Some((pid, parent(pid)?)))
-        .collect()
 }

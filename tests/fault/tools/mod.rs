@@ -9,6 +9,7 @@ pub mod faketime;
 pub mod kept;
 pub mod namespace;
 pub mod pgbouncer;
+pub mod processes;
 pub mod proxy;
 pub mod psql;
 pub mod scripted_dns;

@@ -81,6 +81,13 @@ impl Row {
         self
     }
 
+    /// The row as one column, as `record_send` makes it.
+    #[must_use]
+    pub fn in_one_piece(&self) -> Self {
+        let value = Some(wire::record(&self.0));
+        Self(vec![Column { name: "record_send".into(), oid: wire::BYTEA, value }])
+    }
+
     pub fn columns(&self) -> &[Column] {
         &self.0
     }

@@ -156,6 +156,7 @@ impl Session {
 
     async fn with_parameters(&mut self, sql: String, parameters: &[Option<Vec<u8>>]) -> Result<(), Closing> {
         let ask = if sql.contains("call_budget_acquire(") { wire::ask(parameters) } else { None };
+        let in_one_piece = sql.contains("record_send(");
         let kind = match &ask {
             None => Kind::Other,
             Some(Ask { budget, .. }) if budget.is_empty() => Kind::Probe,
@@ -169,6 +170,7 @@ impl Session {
             self.say(&[wire::report(b'E', &report), wire::ready(IDLE)].concat()).await?;
             return Ok(());
         };
+        let rows: Vec<Row> = if in_one_piece { rows.iter().map(Row::in_one_piece).collect() } else { rows };
         let no_row = Row::grant(&query, Duration::ZERO);
         let described = wire::described(rows.first().unwrap_or(&no_row).columns());
         let parts = vec![

@@ -11,6 +11,7 @@ pub const PROTOCOL_3: i32 = 196_608;
 pub const INT4: i32 = 23;
 pub const INT8: i32 = 20;
 pub const TEXT: i32 = 25;
+pub const BYTEA: i32 = 17;
 pub const INT8_ARRAY: i32 = 1016;
 
 /// One message: its tag, its length, its body.
@@ -92,15 +93,29 @@ pub fn described(columns: &[Column]) -> Vec<u8> {
 pub fn data(row: &Row) -> Vec<u8> {
     let mut body = count(row.columns().len()).to_vec();
     for column in row.columns() {
-        match &column.value {
-            None => body.extend_from_slice(&(-1_i32).to_be_bytes()),
-            Some(value) => {
-                body.extend_from_slice(&i32::try_from(value.len()).expect("a short value").to_be_bytes());
-                body.extend_from_slice(value);
-            }
-        }
+        put(&mut body, column);
     }
     message(b'D', &body)
+}
+
+/// The binary form of a composite value.
+pub fn record(columns: &[Column]) -> Vec<u8> {
+    let mut out = i32::try_from(columns.len()).expect("few columns").to_be_bytes().to_vec();
+    for column in columns {
+        out.extend_from_slice(&column.oid.to_be_bytes());
+        put(&mut out, column);
+    }
+    out
+}
+
+fn put(out: &mut Vec<u8>, column: &Column) {
+    match &column.value {
+        None => out.extend_from_slice(&(-1_i32).to_be_bytes()),
+        Some(value) => {
+            out.extend_from_slice(&i32::try_from(value.len()).expect("a short value").to_be_bytes());
+            out.extend_from_slice(value);
+        }
+    }
 }
 
 pub fn int8_array(values: &[i64]) -> Vec<u8> {
