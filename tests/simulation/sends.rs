@@ -9,6 +9,7 @@ use call_budget::store::{Answer, Ask};
 
 use crate::checks::Name;
 use crate::checks::grants::Grant;
+use crate::checks::order::{Decision, Era};
 use crate::checks::spacing::Slot;
 use crate::events::Event;
 use crate::network::Reading;
@@ -31,6 +32,7 @@ impl State {
         if !paused && !on_old {
             let free = one.spacing.next_free(answer.interval_us * 1000).max(one.blocked_until as i64) - now as i64;
             self.judge_patience(ask, answer, free);
+            self.judge_order(budget, class, ask, answer, seen);
         }
         let one = &mut self.budgets[budget];
         if paused {
@@ -105,6 +107,23 @@ impl State {
                 )
             });
         }
+    }
+
+    fn judge_order(&mut self, budget: usize, class: usize, ask: &Ask, answer: &scheduler::Answer, seen: Reading) {
+        if matches!(answer.reason, Some("cost_out_of_range")) {
+            return;
+        }
+        let now_us = answer.store_us;
+        let decision = Decision {
+            lane: ask.lane,
+            class,
+            now_us,
+            first_slot_us: answer.waits_us.first().map(|wait_us| now_us + wait_us),
+            appointment_us: answer.retry_us.filter(|_| answer.reason.is_none()).map(|retry_us| now_us + retry_us),
+            grace_us: answer.send_window_us,
+        };
+        let era = Era { epoch: self.service.epoch, steps: seen.steps, fences: answer.fences };
+        self.budgets[budget].order.decided(era, &decision, &mut self.tallies);
     }
 
     fn place_of(&self, ask: &Ask) -> (usize, usize) {

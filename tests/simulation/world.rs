@@ -10,6 +10,7 @@ use fastrand::Rng;
 
 use crate::checks::Tallies;
 use crate::checks::grants::Grants;
+use crate::checks::order::Order;
 use crate::checks::spacing::Spacing;
 use crate::events::{Event, Events};
 use crate::faults::spells::Spells;
@@ -53,6 +54,7 @@ pub struct Budget {
     pub plan: BudgetPlan,
     pub vendor: Vendor,
     pub spacing: Spacing,
+    pub order: Order,
     pub paused: bool,
     /// No slot before this moment of true time, since the vendor or an operator said so.
     pub blocked_until: True,
@@ -114,6 +116,7 @@ impl Budget {
         Self {
             vendor: Vendor::new(window, plan.limit.units, rng.u64(0..window)),
             spacing: Spacing::default(),
+            order: Order::default(),
             paused: false,
             blocked_until: 0,
             blocked_for: 0,

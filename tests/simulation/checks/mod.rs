@@ -2,6 +2,7 @@
 
 pub mod grants;
 pub mod health;
+pub mod order;
 pub mod spacing;
 
 use std::fmt;
@@ -18,6 +19,7 @@ pub enum Name {
     Pause,
     Pushback,
     Patience,
+    Order,
     Floors,
     Priority,
     Fair,
@@ -28,7 +30,7 @@ pub enum Name {
 }
 
 impl Name {
-    pub const ALL: [Name; 15] = [
+    pub const ALL: [Name; 16] = [
         Name::Windows,
         Name::Spacing,
         Name::InDoubt,
@@ -37,6 +39,7 @@ impl Name {
         Name::Pause,
         Name::Pushback,
         Name::Patience,
+        Name::Order,
         Name::Floors,
         Name::Priority,
         Name::Fair,
@@ -60,6 +63,7 @@ impl Name {
             Name::Pause => "pause",
             Name::Pushback => "pushback",
             Name::Patience => "patience",
+            Name::Order => "order",
             Name::Floors => "floors",
             Name::Priority => "priority",
             Name::Fair => "fair",
@@ -81,6 +85,7 @@ impl Name {
             Name::Pause => "decisions while paused",
             Name::Pushback => "slots granted around a pushback",
             Name::Patience => "asks that could not be served in time",
+            Name::Order => "slots of lanes that had not waited",
             Name::Floors => "classes with a floor that always waited",
             Name::Priority => "pairs of classes that always waited",
             Name::Fair => "classes with several lanes that always waited",

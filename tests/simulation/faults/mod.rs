@@ -217,7 +217,8 @@ impl State {
     }
 
     fn promotes(&mut self, rests: True) {
-        let lag = self.up_to(0, 3 * SECOND);
+        let most = [20 * MS, 300 * MS, 3 * SECOND][self.rng.usize(0..3)];
+        let lag = self.up_to(0, most);
         let far = [1_000, 100_000, 3_000_000, 7_200_000_000][self.rng.usize(0..4)];
         let (ahead_us, ppm) = (self.rng.i64(-far..=far), self.rng.i64(-450..=450));
         self.trace.tell(self.now, || format!("a standby {lag} ns behind takes over, its clock {ahead_us} us ahead"));
