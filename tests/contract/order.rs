@@ -204,6 +204,55 @@ async fn a_wait_longer_than_the_patience_is_refused_at_once_and_books_nothing() 
 }
 
 #[tokio::test]
+async fn a_refusal_of_the_first_in_a_lane_keeps_the_place_for_those_behind_it() {
+    let store = Store::with_classes(SIXTEEN, &[("order", 0, 0)]).await;
+    let ask = |lane, costs, patience_us| Call { class: "order", lane, costs, patience_us };
+    store.reserve(ask(1, &[1], 0), START_US).await;
+    store.reserve(ask(2, &[1, 1, 1], 10_000_000), START_US + 1).await;
+    // Twice in a row the patience of the first runs out.
+    for (at_us, costs) in [(START_US + 2, &[1, 1, 1][..]), (START_US + 3, &[1, 1])] {
+        assert_eq!(store.reserve(ask(2, costs, 0), at_us).await.reason, Some("patience"));
+        let waiter = &store.rows().await.waiters[&2];
+        let behind = costs.len() as i64 - 1;
+        assert_eq!((waiter.units, waiter.place_us, waiter.appointment_us), (behind, START_US + 1, at_us));
+    }
+    // The lane is expected at once: a newcomer lets it go first, and it does.
+    let opens_us = START_US + SIXTEEN.interval_us - SIXTEEN.lookahead_us;
+    assert_eq!(store.reserve(ask(3, &[1], 10_000_000), opens_us).await.waits_us, [0; 0]);
+    assert_eq!(store.reserve(ask(2, &[1], 10_000_000), opens_us).await.waits_us, [SIXTEEN.lookahead_us]);
+}
+
+#[tokio::test]
+async fn a_lane_that_does_not_come_back_after_a_refusal_blocks_nobody_for_long() {
+    let store = Store::with_classes(SIXTEEN, &[("order", 0, 0)]).await;
+    let ask = |lane, costs, patience_us| Call { class: "order", lane, costs, patience_us };
+    store.reserve(ask(1, &[1], 0), START_US).await;
+    store.reserve(ask(2, &[1, 1], 10_000_000), START_US + 1).await;
+    let refused_us = START_US + 2;
+    assert_eq!(store.reserve(ask(2, &[1, 1], 0), refused_us).await.reason, Some("patience"));
+    let graced_us = refused_us + SIXTEEN.send_window_us;
+    assert_eq!(store.reserve(ask(3, &[1], 10_000_000), graced_us).await.waits_us, [0; 0]);
+    assert_eq!(store.reserve(ask(4, &[1], 10_000_000), graced_us + 1).await.waits_us.len(), 1);
+}
+
+#[tokio::test]
+async fn a_refusal_books_nothing_for_a_lane_without_a_place_or_without_anybody_else() {
+    let store = Store::with_classes(SIXTEEN, &[("order", 0, 0), ("eod", 1, 0)]).await;
+    let ask = |class, lane, costs, patience_us| Call { class, lane, costs, patience_us };
+    store.reserve(ask("order", 1, &[1], 0), START_US).await;
+    // A newcomer; one who waits alone; one whose place is in another class.
+    for (lane, booked_in, costs) in [(2, None, &[1, 1][..]), (3, Some("order"), &[1]), (4, Some("eod"), &[1, 1])] {
+        if let Some(class) = booked_in {
+            store.reserve(ask(class, lane, &[1], 10_000_000), START_US).await;
+        }
+        assert_eq!(store.reserve(ask("order", lane, costs, 0), START_US).await.reason, Some("patience"));
+        assert_eq!(store.rows().await.waiters.get(&lane).map_or(0, |waiter| waiter.units), 0, "lane {lane}");
+    }
+    let waiting = "SELECT waiting::bigint FROM call_budget.call_budget_schedule WHERE budget = $1";
+    assert_eq!(store.number(waiting).await, 0);
+}
+
+#[tokio::test]
 async fn a_lane_id_under_another_class_is_a_newcomer_there() {
     let store = Store::with_classes(SIXTEEN, &[("order", 0, 0), ("eod", 1, 0)]).await;
     let ask = |class, lane| Call { class, lane, costs: &[1], patience_us: 10_000_000 };

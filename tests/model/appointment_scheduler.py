@@ -160,8 +160,10 @@ class Budget:
         estimate = at + (ahead + sum(before_me(name, units) for name, (_, units) in heads.items() if name != cls)) * I
         if mine.floor and mine.due > at:
             estimate = min(estimate, mine.due + ahead * I * PPM // mine.floor)
-        if not slots and estimate - now > patience:           # refuse before waiting; nothing is booked
-            if row:
+        if not slots and estimate - now > patience:           # refuse the head before waiting; nothing is booked for him
+            if queued and rest > costs[0]:                    # the others come back at once, to the place they have
+                row.units, row.appointment = rest - costs[0], now
+            elif row:
                 row.units = 0
             return [], estimate - now, "patience"
         wait = min(max(estimate - H // 2 - now, min(I, H) // 4), NAP)

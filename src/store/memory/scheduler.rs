@@ -1,4 +1,4 @@
-//! The schedule of one budget, in memory: what `migrations/V2__acquire.sql` and `V3__settings.sql` decide, without a
+//! The schedule of one budget, in memory: what `migrations/V5__decide.sql` and `V3__settings.sql` decide, without a
 //! database.
 //!
 //! Why: a program that uses this library can be tested without PostgreSQL, and the SQL has something to be compared with.
@@ -231,6 +231,12 @@ impl Scheduler {
                 seen(Branch::RefusedByPatience);
                 answer.reason = Some("patience");
                 answer.retry_us = Some(early_us);
+                let behind = rest - i64::from(call.costs[0]);
+                if kept.is_some() && behind > 0 {
+                    seen(Branch::KeptItsPlaceThroughRefusal);
+                    self.keep_place(call.lane, behind, now_us);
+                    return answer;
+                }
             } else {
                 let retry_us = self.appointment(early_us, seen);
                 answer.retry_us = Some(retry_us);
@@ -390,6 +396,14 @@ impl Scheduler {
             _ => Branch::AppointmentByMinimum,
         });
         min(NAP_US, max(early_us, least_us))
+    }
+
+    /// The first in the lane is refused. Those behind him keep its place: it comes back for them at once.
+    fn keep_place(&mut self, lane: i64, units: i64, now_us: i64) {
+        self.waiters.entry(lane).and_modify(|row| {
+            row.units = units;
+            row.appointment_us = now_us;
+        });
     }
 
     fn book(&mut self, lane: i64, waiter: Waiter, now_us: i64, seen: &mut dyn FnMut(Branch)) {
