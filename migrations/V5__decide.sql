@@ -2,6 +2,10 @@
 --   'patience' refuses the first caller alone. A lane that has a place and asks for others behind him keeps that place, as
 --   if it had an appointment now: it is to come back for them at once. Nothing is booked for him, nor for a lane that waits
 --   for him alone, nor for one without a place. A lane that does not come back blocks nobody once the send window is over.
+--
+--   A floor that is due waits for the floors due before it, and loses nothing by that as long as it is at most the lookahead,
+--   or three calls of the largest cost. (Of the lookahead alone, where it is shorter than an interval, classes got 0.6 to 0.8
+--   of their floor.) What it waited longer than that is lost: or a class long absent would take a burst.
 
 -- The decision, with the time as an argument so that a test can choose it. Private: clients reach it only through
 -- call_budget_acquire. The caller holds the lock on the budget's row, and `b` is that row.
@@ -105,7 +109,7 @@ BEGIN
             -- A share claimed because it was due moves on by what it took, so that waiting never adds up to a burst; a
             -- share taken by priority starts anew.
             c.due_us := CASE WHEN c.due_us <= base_us
-                THEN greatest(c.due_us, base_us - b.lookahead_us) + used * b.interval_us * 1000000 / c.floor_ppm
+                THEN greatest(c.due_us, base_us - greatest(b.lookahead_us, 3 * b.max_cost * b.interval_us)) + used * b.interval_us * 1000000 / c.floor_ppm
                 ELSE c.last_slot_us + costs[slots] * b.interval_us * 1000000 / c.floor_ppm END;
         END IF;
         UPDATE call_budget.call_budget_class AS x
@@ -206,7 +210,8 @@ BEGIN
             UPDATE call_budget.call_budget_class AS x
                SET last_slot_us = s.base_us, granted = x.granted + 1,
                    due_us = CASE WHEN x.floor_ppm = 0 THEN x.due_us
-                                 WHEN x.due_us <= s.base_us THEN greatest(x.due_us, s.base_us - b.lookahead_us)
+                                 WHEN x.due_us <= s.base_us
+                                 THEN greatest(x.due_us, s.base_us - greatest(b.lookahead_us, 3 * b.max_cost * b.interval_us))
                                  ELSE s.base_us END
                           + CASE WHEN x.floor_ppm = 0 THEN 0 ELSE costs[1] * b.interval_us * 1000000 / x.floor_ppm END
              WHERE x.budget = b.name AND x.name = class_name;

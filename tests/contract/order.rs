@@ -11,18 +11,24 @@ const KIS_CLASSES: [(&str, i32, i32); 4] =
     [("order", 0, 100_000), ("minute", 1, 400_000), ("index", 2, 200_000), ("eod", 3, 100_000)];
 const THREE: [(&str, i32, i32); 3] = [("orders", 0, 300_000), ("quotes", 1, 200_000), ("batch", 2, 100_000)];
 const SIXTEEN: Settings = Settings { interval_us: 62_500, ..KIS };
+const ONE: Settings = Settings { interval_us: 1_101_101, ..KIS };
 
 #[tokio::test]
 async fn each_class_gets_its_floor_and_then_priority_decides() {
     let expected = model::shares();
+    let whole = vec![("a", 0, 500_000), ("b", 1, 300_000), ("c", 2, 200_000)];
+    let odd = vec![("a", 0, 100_000), ("b", 1, 450_000), ("c", 2, 200_000), ("d", 3, 250_000)];
     let fleets = [
-        ("kis", KIS_CLASSES.to_vec()),
-        ("equal", vec![("a", 1, 0), ("b", 1, 0), ("c", 1, 0)]),
-        ("whole", vec![("a", 0, 500_000), ("b", 1, 300_000), ("c", 2, 200_000)]),
+        ("kis", KIS_CLASSES.to_vec(), SIXTEEN, 60),
+        ("equal", vec![("a", 1, 0), ("b", 1, 0), ("c", 1, 0)], SIXTEEN, 60),
+        ("whole", whole, SIXTEEN, 60),
+        // Slower than the lookahead.
+        ("slow", vec![("a", 0, 0), ("b", 1, 300_000)], ONE, 600),
+        ("slow and odd", odd, ONE, 600),
     ];
-    for (name, classes) in fleets {
+    for (name, classes, settings, seconds) in fleets {
         let lanes = classes.iter().flat_map(|(class, ..)| keep(class, 4, 2)).collect();
-        let report = on_sql(&classes, Fleet { lanes, ..Fleet::default() }).await;
+        let report = on_sql(&classes, Fleet { lanes, settings, seconds, ..Fleet::default() }).await;
         for (class, _, floor_ppm) in classes {
             let (share, floor) = (report.share(class), f64::from(floor_ppm) / 1e6);
             let model = expected[name][class].as_f64().unwrap();
@@ -30,8 +36,22 @@ async fn each_class_gets_its_floor_and_then_priority_decides() {
             assert!(share >= floor - one_slot, "{name}: {class} got {share:.3}, less than its floor {floor}");
             assert!((share - model).abs() <= 0.02, "{name}: {class} got {share:.3}, {model:.3} in the model");
         }
-        let used = report.use_between(1, 60, SIXTEEN.interval_us);
+        let used = report.use_between(1, seconds, settings.interval_us);
         assert!(used >= 0.99, "{name}: use {used:.3}");
+    }
+}
+
+#[tokio::test]
+async fn a_class_long_absent_takes_no_burst_by_its_floor() {
+    let classes = [("top", 0, 0), ("below", 1, 300_000)];
+    for settings in [SIXTEEN, ONE] {
+        // Never served before, it is due since the beginning.
+        let lanes = classes.iter().flat_map(|(class, ..)| keep(class, 4, 2)).collect();
+        let report = on_sql(&classes, Fleet { lanes, settings, seconds: 20, ..Fleet::default() }).await;
+        let first = &report.grants[..10];
+        let below = first.iter().filter(|grant| grant.class == "below").count();
+        // The one that it claims, what three calls of others would have earned it, and its floor.
+        assert!(below <= 5, "{below} of the first {} slots, its floor is 0.3", first.len());
     }
 }
 

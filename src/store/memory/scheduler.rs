@@ -337,7 +337,7 @@ impl Scheduler {
     fn grant(&mut self, call: Call<'_>, slots: &[i64], base_us: i64, seen: &mut dyn FnMut(Branch)) {
         let Some(last_slot_us) = slots.last().copied() else { return };
         seen(Branch::Granted);
-        let Settings { interval_us, lookahead_us, .. } = self.budget.settings;
+        let Settings { interval_us, lookahead_us, max_cost, .. } = self.budget.settings;
         let costs = &call.costs[..slots.len()];
         let last_cost = costs[costs.len() - 1];
         let used: i64 = costs.iter().map(|cost| i64::from(*cost)).sum();
@@ -349,7 +349,8 @@ impl Scheduler {
             // share taken by priority starts anew.
             class.due_us = if let Rank::Due { .. } = class.rank(base_us) {
                 seen(Branch::DueMovesOn);
-                max(class.due_us, base_us - lookahead_us) + class.share_of(used * interval_us)
+                let behind_us = max(lookahead_us, CALLS_BEHIND * i64::from(max_cost) * interval_us);
+                max(class.due_us, base_us - behind_us) + class.share_of(used * interval_us)
             } else {
                 seen(Branch::DueStartsAnew);
                 last_slot_us + class.share_of(i64::from(last_cost) * interval_us)
@@ -528,6 +529,8 @@ impl Head {
 const MILLION: i64 = 1_000_000;
 /// Nobody sleeps longer: new settings and dead lanes are noticed by then.
 const NAP_US: i64 = 5 * MILLION;
+/// A class whose floor is due may have to wait for so many calls that are due before it, and loses nothing by it.
+const CALLS_BEHIND: i64 = 3;
 /// Callers get at most one fence in so long.
 const FENCE_CAP_US: i64 = 10 * MILLION;
 /// A lane not seen for this long is gone.
