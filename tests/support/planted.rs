@@ -80,6 +80,24 @@ pub const SQL: &[Planted] = &[
         test: "many_waiting_lanes_do_not_starve_the_row",
     },
     Planted {
+        name: "refusal-costs-the-place",
+        edits: &[edit(
+            "V5__decide",
+            "            behind := CASE WHEN own_place IS NULL THEN 0 ELSE rest.units - costs[1] END;\n",
+            "",
+        )],
+        test: "a_refusal_of_the_first_in_a_lane_keeps_the_place_for_those_behind_it",
+    },
+    Planted {
+        name: "floor-rounded-down",
+        edits: &[edit(
+            "V5__decide",
+            "THEN greatest(c.due_us, base_us - greatest(b.lookahead_us, 3 * b.max_cost * b.interval_us))",
+            "THEN greatest(c.due_us, base_us - greatest(b.lookahead_us, b.interval_us))",
+        )],
+        test: "each_class_gets_its_floor_and_then_priority_decides",
+    },
+    Planted {
         name: "all-classes-equal",
         edits: &[edit(
             "V2__acquire",
