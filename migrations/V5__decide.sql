@@ -125,7 +125,8 @@ BEGIN
         END IF;
         my_rank := call_budget.call_budget_rank(c.floor_ppm, c.due_us, c.priority, c.last_slot_us, base_us);
         SELECT coalesce(sum(least(o.units, share)), 0)::bigint AS ahead,
-               (SELECT sum(u) FROM unnest(costs[slots + 1:]) AS u) AS units
+               CASE b.max_cost WHEN 1 THEN cardinality(costs) - slots   -- of a thousand callers a third of the whole call
+                               ELSE (SELECT sum(u) FROM unnest(costs[slots + 1:]) AS u) END AS units
           INTO rest
           FROM call_budget.call_budget_waiter AS o
          WHERE o.budget = b.name AND o.lane <> lane_id AND o.units > 0 AND o.class = class_name
