@@ -204,7 +204,13 @@ impl State {
         let rests = spells.idle_until.saturating_sub(now);
         let impatient = spells.impatient.hits(now, rng);
         let goes_after = spells.cancelling.hits(now, rng).then(|| rng.u64(0..=4 * interval.min(SECOND)));
-        let holds = if spells.holding.hits(now, rng) { rng.u64(0..=400 * MS) } else { 0 };
+        // For long, or until about the end of the send window.
+        let closes = self.budgets[lane.budget].plan.limit.send_window.as_nanos() as True;
+        let holds = match spells.holding.hits(now, rng) {
+            true if rng.bool() => rng.u64(0..=400 * MS),
+            true => rng.u64(closes.saturating_sub(5 * MS)..=closes + 2 * MS),
+            false => 0,
+        };
         let max_wait = if well {
             Duration::from_secs(30)
         } else if impatient {
