@@ -39,6 +39,8 @@ pub struct Process {
     pub newest_timeline: i64,
     /// Slots that the store granted to it, that came with an answer, and that may still come.
     pub decided: u64,
+    /// Of these, so late that the answer may be on its way when the seed ends.
+    pub decided_last: u64,
     pub delivered: u64,
     pub sent: u64,
     /// Units granted since measuring began, by lane.
@@ -76,6 +78,7 @@ impl World {
                 blind_to: (0, 0),
                 newest_timeline: 0,
                 decided: 0,
+                decided_last: 0,
                 delivered: 0,
                 sent: 0,
                 measured: own.lanes.iter().map(|lane| (*lane, 0)).collect(),

@@ -77,6 +77,7 @@ impl State {
         for (number, counters) in counters.iter().enumerate() {
             let one = &self.processes[number];
             let (decided, delivered, sent, dead) = (one.decided, one.delivered, one.sent, one.dead);
+            let decided_last = one.decided_last;
             let dropped = counters.dropped_round_trip
                 + counters.dropped_late
                 + counters.dropped_unwanted
@@ -89,8 +90,7 @@ impl State {
             });
             let undelivered = decided - delivered;
             // What is in flight at the end is neither lost nor delivered.
-            let in_flight = 2 * self.plan.parts[self.processes[number].part].lanes.len() as u64 * 64;
-            let known = dead || undelivered <= counters.lost + in_flight;
+            let known = dead || undelivered <= counters.lost + decided_last;
             self.tallies.check(Name::Books, known, || {
                 format!("{undelivered} slots of process {number} came to nothing, it knows of {}", counters.lost)
             });

@@ -13,7 +13,7 @@ use crate::checks::order::{Decision, Era};
 use crate::checks::spacing::Slot;
 use crate::events::Event;
 use crate::network::Reading;
-use crate::time::{MS, True, seconds};
+use crate::time::{MS, SECOND, True, seconds};
 use crate::vendor::{Arrival, Excuse};
 use crate::world::{ProcessId, State};
 
@@ -83,6 +83,8 @@ impl State {
             };
             self.grants.decided(nonce(ask, index), grant);
             self.processes[process].decided += 1;
+            let last = now + 2 * SECOND > self.plan.ends;
+            self.processes[process].decided_last += u64::from(last);
         }
         let shown = self.trace.shown;
         if shown {
