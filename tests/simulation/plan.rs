@@ -41,6 +41,18 @@ pub enum Scenario {
     SlowStore,
 }
 
+impl Scenario {
+    pub fn of_seed(seed: u64) -> Self {
+        match seed % 50 {
+            6 => Scenario::SlowStore,
+            12 => Scenario::Queue,
+            18 => Scenario::TenThousand,
+            24 => Scenario::Sixty,
+            _ => Scenario::Faults,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct BudgetPlan {
     pub name: Arc<str>,
@@ -119,12 +131,9 @@ impl BudgetPlan {
 
 impl Plan {
     pub fn of_seed(seed: u64) -> Self {
-        match seed % 50 {
-            6 => Self::without_faults(seed, Scenario::SlowStore),
-            12 => Self::without_faults(seed, Scenario::Queue),
-            18 => Self::without_faults(seed, Scenario::TenThousand),
-            24 => Self::without_faults(seed, Scenario::Sixty),
-            _ => Self::with_faults(seed),
+        match Scenario::of_seed(seed) {
+            Scenario::Faults => Self::with_faults(seed),
+            scenario => Self::without_faults(seed, scenario),
         }
     }
 

@@ -37,9 +37,10 @@ pub struct Process {
     /// The timeline and the number of steps that it had no way to see.
     pub blind_to: (i64, u64),
     pub newest_timeline: i64,
-    /// Slots that the store granted to it, that came with an answer, and that may still come.
-    pub decided: u64,
+    /// Slots that came to it with an answer.
     pub delivered: u64,
+    /// Slots that it asked for in calls that it gave up on, or that ended without an answer that says what came of them.
+    pub in_doubt: u64,
     pub sent: u64,
     /// Units granted since measuring began, by lane.
     pub measured: Vec<(LanePlan, u64)>,
@@ -75,8 +76,8 @@ impl World {
                 heard: None,
                 blind_to: (0, 0),
                 newest_timeline: 0,
-                decided: 0,
                 delivered: 0,
+                in_doubt: 0,
                 sent: 0,
                 measured: own.lanes.iter().map(|lane| (*lane, 0)).collect(),
                 waiting: Vec::new(),
@@ -258,7 +259,7 @@ impl State {
         // Budgets and classes are never deleted here, and no cost is out of range when it is asked for; it can be when the
         // store looks at it, since an operator lowers the largest cost.
         let wrong = matches!(code, Code::UnknownBudget | Code::UnknownClass);
-        self.tallies.check(Name::Books, !wrong, || format!("process {process} was told {code}"));
+        self.tallies.check(Name::Refusals, !wrong, || format!("process {process} was told {code}"));
     }
 }
 

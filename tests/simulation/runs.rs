@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use crate::checks::{Name, Tallies};
 use crate::faults::Kind;
 use crate::options::Options;
+use crate::plan::Scenario;
 use crate::seed::{Played, play};
 
-/// Each so manieth seed is played twice.
+/// Each so manieth seed is played twice, and of two fleets without faults one.
 const TWICE: u64 = 20;
+const FLEETS_TWICE: u64 = 100;
 
 /// What all seeds came to.
 pub struct Run {
@@ -89,7 +91,8 @@ pub fn run(options: &Options) -> Run {
 
 fn play_checked(seed: u64, options: &Options) -> Played {
     let mut one = play(seed, options.trace);
-    if seed % TWICE == 1 || options.one.is_some() {
+    let fleet = Scenario::of_seed(seed) != Scenario::Faults && seed % FLEETS_TWICE < FLEETS_TWICE / 2;
+    if seed % TWICE == 1 || fleet || options.one.is_some() {
         let again = play(seed, false);
         one.tallies.check(Name::SameSeed, again.hash == one.hash, || {
             format!("two runs differ, after {} and {} events", one.events, again.events)

@@ -15,6 +15,7 @@ pub enum Name {
     Spacing,
     InDoubt,
     Books,
+    Refusals,
     MaxWait,
     Pause,
     Pushback,
@@ -30,11 +31,12 @@ pub enum Name {
 }
 
 impl Name {
-    pub const ALL: [Name; 16] = [
+    pub const ALL: [Name; 17] = [
         Name::Windows,
         Name::Spacing,
         Name::InDoubt,
         Name::Books,
+        Name::Refusals,
         Name::MaxWait,
         Name::Pause,
         Name::Pushback,
@@ -59,6 +61,7 @@ impl Name {
             Name::Spacing => "spacing",
             Name::InDoubt => "in_doubt",
             Name::Books => "books",
+            Name::Refusals => "refusals",
             Name::MaxWait => "max_wait",
             Name::Pause => "pause",
             Name::Pushback => "pushback",
@@ -80,7 +83,8 @@ impl Name {
             Name::Windows => "windows closed at a vendor's, of three kinds",
             Name::Spacing => "pairs of slots",
             Name::InDoubt => "calls sent",
-            Name::Books => "accounts",
+            Name::Books => "accounts of processes and stores",
+            Name::Refusals => "refusals told to callers",
             Name::MaxWait => "acquires ended",
             Name::Pause => "decisions while paused",
             Name::Pushback => "slots granted around a pushback",
