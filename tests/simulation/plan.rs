@@ -19,7 +19,6 @@ pub struct Plan {
     pub store: StorePlan,
     /// The longest round trip whose slots are used, as the processes' settings say.
     pub rtt_max: Duration,
-    pub kinds: Vec<Kind>,
     pub faults: Vec<(True, Kind)>,
     pub heals: True,
     pub measures: True,
@@ -172,11 +171,10 @@ impl Plan {
         if rtt_max > ms(1000) && rng.bool() {
             kinds.insert(Kind::StalledOnAnswer);
         }
-        let kinds: Vec<Kind> = kinds.into_iter().collect();
         let mut faults = Vec::new();
-        for kind in &kinds {
+        for kind in kinds {
             for _ in 0..kind.most().min(rng.usize(1..=4)) {
-                faults.push((rng.u64(2 * SECOND..chaos), *kind));
+                faults.push((rng.u64(2 * SECOND..chaos), kind));
             }
         }
         faults.sort_by_key(|(at, kind)| (*at, *kind));
@@ -197,7 +195,6 @@ impl Plan {
             network,
             store,
             rtt_max,
-            kinds,
             faults,
             heals,
             measures,
@@ -227,7 +224,6 @@ impl Plan {
             network: NetworkPlan { least: 100 * US, most: 500 * US, to_vendor: MS },
             store: StorePlan { transaction, asynchronous: true, ppm: rng.i64(-450..=450) },
             rtt_max: ms(25),
-            kinds: Vec::new(),
             faults: Vec::new(),
             heals: SECOND,
             measures: 2 * SECOND,

@@ -9,6 +9,7 @@ use call_budget::{AcquireError, CallBudget, Code, Options, Permit, Settings};
 
 use crate::checks::Name;
 use crate::clock::{SimClock, duration};
+use crate::faults::Kind;
 use crate::network::{Reading, SimStore};
 use crate::plan::LanePlan;
 use crate::time::{MS, Rate, SECOND, True};
@@ -31,7 +32,8 @@ pub struct Process {
     pub frozen_for: True,
     /// It is stopped before it reads its clock for the so manieth time, for so long.
     pub stalls: Option<(u32, True)>,
-    pub partitioned_until: True,
+    /// Nothing reaches it, and nothing of it gets out, until then, and why.
+    pub cut_off: Option<(Kind, True)>,
     /// The last answer: between which moments it was asked and came, and what the store's clock was.
     pub heard: Option<(Instant, Instant, Reading)>,
     /// The timeline and the number of steps that it had no way to see.
@@ -72,7 +74,7 @@ impl World {
                 frozen_until: 0,
                 frozen_for: 0,
                 stalls: None,
-                partitioned_until: 0,
+                cut_off: None,
                 heard: None,
                 blind_to: (0, 0),
                 newest_timeline: 0,
@@ -190,20 +192,29 @@ impl State {
 
     fn next(&mut self, lane: &LanePlan) -> Next {
         let (now, well) = (self.now, self.is_well());
-        let (rng, spells) = (&mut self.rng, &self.spells);
         let max_cost = self.budgets[lane.budget].plan.limit.max_cost;
         let interval = self.budgets[lane.budget].plan.spaced_by();
-        let cost = if spells.mixed_costs && rng.bool() { rng.u32(1..=max_cost) } else { 1 };
-        let rests = spells.idle_until.saturating_sub(now);
-        let impatient = spells.impatient.hits(now, rng);
-        let goes_after = spells.cancelling.hits(now, rng).then(|| rng.u64(0..=4 * interval.min(SECOND)));
-        let holds = if spells.holding.hits(now, rng) { rng.u64(0..=400 * MS) } else { 0 };
+        let mixed = self.spells.mixed_costs && self.rng.bool();
+        let cost = if mixed { self.rng.u32(1..=max_cost) } else { 1 };
+        if cost > 1 {
+            self.takes_effect(Kind::MixedCosts);
+        }
+        let idle = self.spells.idle.filter(|(_, until)| *until > now);
+        if let Some((kind, _)) = idle {
+            self.takes_effect(kind);
+        }
+        let rests = idle.map_or(0, |(_, until)| until - now);
+        let impatient = self.hits(Kind::Impatient);
+        // It takes effect only if nothing came before.
+        let cancels = self.spells.hits(Kind::Cancelled, now, &mut self.rng);
+        let goes_after = cancels.then(|| self.rng.u64(0..=4 * interval.min(SECOND)));
+        let holds = if self.hits(Kind::Holding) { self.rng.u64(0..=400 * MS) } else { 0 };
         let max_wait = if well {
             Duration::from_secs(30)
         } else if impatient {
-            duration(rng.u64(0..=3 * interval.min(SECOND)))
+            duration(self.rng.u64(0..=3 * interval.min(SECOND)))
         } else {
-            duration(rng.u64(100 * MS..=20 * SECOND))
+            duration(self.rng.u64(100 * MS..=20 * SECOND))
         };
         Next { rests, cost, max_wait, goes_after, holds }
     }
@@ -251,7 +262,10 @@ impl State {
                 self.refused(process, code);
                 self.rng.u64(20 * MS..=200 * MS)
             }
-            None => 0,
+            None => {
+                self.takes_effect(Kind::Cancelled);
+                0
+            }
         }
     }
 

@@ -22,8 +22,9 @@ pub struct Run {
     pub seeds: u64,
     pub sends: u64,
     pub events: u64,
-    pub faults: usize,
-    pub kinds: BTreeMap<Kind, u64>,
+    /// Faults that happened, by kind, of so many that were planned.
+    pub happened: BTreeMap<Kind, u64>,
+    pub planned: usize,
     pub tallies: Tallies,
     /// Seeds in which a check failed.
     pub failing: Vec<u64>,
@@ -41,8 +42,8 @@ pub fn run(options: &Options) -> Run {
         seeds: 0,
         sends: 0,
         events: 0,
-        faults: 0,
-        kinds: BTreeMap::new(),
+        happened: BTreeMap::new(),
+        planned: 0,
         tallies: Tallies::default(),
         failing: Vec::new(),
         took: Duration::ZERO,
@@ -54,7 +55,8 @@ pub fn run(options: &Options) -> Run {
             scope.spawn(move || {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let late = options.seconds.is_some_and(|most| began.elapsed().as_secs() >= most);
+                    let late = options.seconds.is_some_and(|most| began.elapsed().as_secs() >= most)
+                        && number >= options.fewest;
                     let enough = options.sends.is_some_and(|most| sent.load(Ordering::Relaxed) >= most);
                     if number >= options.seeds || late || enough || stop.load(Ordering::Relaxed) {
                         return;
@@ -102,13 +104,18 @@ fn play_checked(seed: u64, options: &Options) -> Played {
 }
 
 impl Run {
+    /// The kinds of faults that never happened.
+    pub fn missing(&self) -> Vec<Kind> {
+        Kind::ALL.into_iter().filter(|kind| !self.happened.contains_key(kind)).collect()
+    }
+
     fn add(&mut self, one: &Played, after: Duration) {
         self.seeds += 1;
         self.sends += one.sends;
         self.events += one.events;
-        self.faults += one.faults;
-        for kind in &one.kinds {
-            *self.kinds.entry(*kind).or_default() += 1;
+        self.planned += one.planned;
+        for (kind, times) in &one.happened {
+            *self.happened.entry(*kind).or_default() += times;
         }
         self.tallies.add(one.seed, &one.tallies, after);
         if one.tallies.any_failed() {

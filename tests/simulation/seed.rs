@@ -1,5 +1,6 @@
 //! One seed, from its plan to its tallies.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use call_budget::Counters;
@@ -25,8 +26,9 @@ pub struct Played {
     pub sends: u64,
     pub hash: u64,
     pub events: u64,
-    pub kinds: Vec<Kind>,
-    pub faults: usize,
+    /// Faults that happened, by kind.
+    pub happened: BTreeMap<Kind, u64>,
+    pub planned: usize,
 }
 
 /// Plays the seed. The same seed gives the same run.
@@ -51,8 +53,8 @@ pub fn play(seed: u64, shown: bool) -> Played {
         sends: state.sends,
         hash: state.trace.hash,
         events: state.trace.events,
-        kinds: plan.kinds.clone(),
-        faults: plan.faults.len(),
+        happened: state.happened.counts().clone(),
+        planned: plan.faults.len(),
     };
     drop(state);
     drop(fleet);

@@ -12,6 +12,7 @@ use crate::checks::grants::Grant;
 use crate::checks::order::{Decision, Era};
 use crate::checks::spacing::Slot;
 use crate::events::Event;
+use crate::faults::Kind;
 use crate::network::Reading;
 use crate::time::{MS, True, seconds};
 use crate::vendor::{Arrival, Excuse};
@@ -243,7 +244,7 @@ impl State {
         }
         let mut excuse = excuse(grant, self.processes[process].blind_to, budget.spacing.doubtful_until);
         let mut leaves = moment;
-        if self.spells.stopped_on_the_wire.hits(self.now, &mut self.rng) {
+        if self.hits(Kind::StoppedOnTheWire) {
             let lasts = self.rng.u64(10 * MS..=3000 * MS);
             self.freeze(process, lasts);
             leaves = self.moment_of(process);
