@@ -136,7 +136,9 @@ impl Store for SimStore {
         let store_us = answer.as_ref().map_or(0, |answer| answer.store_us);
         let answer = memory::answer(ask, answer, timeline, store_us)?;
         if answer.timeline > 0 {
-            self.timelines.refuse_older(answer.timeline)?;
+            self.timelines.refuse_older(answer.timeline).inspect_err(|_| {
+                self.clock.world.lock().processes[self.clock.process].in_doubt += ask.costs.len() as u64;
+            })?;
         }
         self.clock.world.lock().delivered(self.clock.process, ask, asked, answered, &answer, seen);
         Ok(Reply { asked, answered, answer })

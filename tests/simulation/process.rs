@@ -41,7 +41,7 @@ pub struct Process {
     pub newest_timeline: i64,
     /// Slots that came to it with an answer.
     pub delivered: u64,
-    /// Slots that it asked for in calls that it gave up on, or that ended without an answer that says what came of them.
+    /// Slots that it asked for in calls that it gave up on, or whose answer it could not use.
     pub in_doubt: u64,
     pub sent: u64,
     /// Units granted since measuring began, by lane.

@@ -8,14 +8,14 @@ use crate::world::State;
 /// Those of one seed.
 #[derive(Debug, Default)]
 pub struct Happened {
-    counts: BTreeMap<Kind, u64>,
+    by_kind: BTreeMap<Kind, u64>,
     /// Begun, and without an effect so far.
     to_come: BTreeSet<Kind>,
 }
 
 impl Happened {
-    pub fn counts(&self) -> &BTreeMap<Kind, u64> {
-        &self.counts
+    pub fn by_kind(&self) -> &BTreeMap<Kind, u64> {
+        &self.by_kind
     }
 
     pub fn begins(&mut self, kind: Kind) {
@@ -27,7 +27,7 @@ impl State {
     /// A fault of this kind does something. It counts once each time that it began.
     pub fn takes_effect(&mut self, kind: Kind) {
         if self.happened.to_come.remove(&kind) {
-            *self.happened.counts.entry(kind).or_default() += 1;
+            *self.happened.by_kind.entry(kind).or_default() += 1;
         }
     }
 
