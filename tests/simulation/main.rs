@@ -1,7 +1,8 @@
 //! A deterministic simulation of a fleet: the product's own lanes, policy and scheduler, with a clock, a network, a store
 //! and a vendor that are simulated. A seed decides everything that happens; the same seed gives the same run.
 //!
-//! `cargo test --test simulation` plays a bounded share; `scripts/simulate` the long form.
+//! `cargo test --test simulation` plays a bounded share; `scripts/simulate` the long form. What the checks are worth,
+//! `scripts/planted-bugs` shows: it plants the bugs of `tests/planted/simulation.patch` one by one, and each must be caught.
 //!
 //! The product's: `CallBudget` with its lanes, keeper, permits and policy, and the scheduler that `tests/contract` holds to
 //! the SQL call by call. Simulated: clocks that drift, step and are slewed; timers that are late; both legs of each store

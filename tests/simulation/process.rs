@@ -124,10 +124,11 @@ struct Next {
 
 impl Caller {
     async fn run(self, number: usize) {
-        let (budget, class) = {
+        let (budget, class, stays_below) = {
             let state = self.state();
             let plan = &state.plan.budgets[self.lane.budget];
-            (Arc::clone(&plan.name), Arc::clone(&plan.classes[self.lane.class].name))
+            let class = &plan.classes[self.lane.class];
+            (Arc::clone(&plan.name), Arc::clone(&class.name), class.stays_below)
         };
         // Not all in the same instant.
         let begins = self.state().rng.u64(0..=number as u64 * MS);
@@ -146,6 +147,10 @@ impl Caller {
                 Some(after) => self.clock.until(ticket.entered + duration(after), acquire).await,
             };
             let pause = self.state().returns(self.clock.process, ticket, &result, next.cost);
+            if stays_below && matches!(result, Some(Ok(_))) {
+                let took = self.clock.now().saturating_since(ticket.entered);
+                self.state().judge_wait(self.lane.budget, took);
+            }
             match result {
                 Some(Ok(permit)) => {
                     self.rest(next.holds).await;
@@ -153,7 +158,10 @@ impl Caller {
                 }
                 _ => self.rest(pause).await,
             }
-            if self.lane.rest > 0 && !self.state().is_well() {
+            if stays_below {
+                let rest = self.lane.rest + self.state().rng.u64(0..=self.lane.rest);
+                self.rest(rest).await;
+            } else if self.lane.rest > 0 && !self.state().is_well() {
                 let rest = self.state().rng.u64(0..=2 * self.lane.rest);
                 self.rest(rest).await;
             }

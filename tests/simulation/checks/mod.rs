@@ -23,6 +23,7 @@ pub enum Name {
     Order,
     Floors,
     Priority,
+    TopClass,
     Fair,
     Use,
     Recovery,
@@ -31,7 +32,7 @@ pub enum Name {
 }
 
 impl Name {
-    pub const ALL: [Name; 17] = [
+    pub const ALL: [Name; 18] = [
         Name::Windows,
         Name::Spacing,
         Name::InDoubt,
@@ -44,6 +45,7 @@ impl Name {
         Name::Order,
         Name::Floors,
         Name::Priority,
+        Name::TopClass,
         Name::Fair,
         Name::Use,
         Name::Recovery,
@@ -69,6 +71,7 @@ impl Name {
             Name::Order => "order",
             Name::Floors => "floors",
             Name::Priority => "priority",
+            Name::TopClass => "top_class",
             Name::Fair => "fair",
             Name::Use => "use",
             Name::Recovery => "recovery",
@@ -92,6 +95,7 @@ impl Name {
             Name::Order => "slots of lanes that had not waited",
             Name::Floors => "classes with a floor that always waited",
             Name::Priority => "pairs of classes that always waited",
+            Name::TopClass => "waits of a class that goes first and stays below its floor",
             Name::Fair => "classes with several lanes that always waited",
             Name::Use => "healthy spans with somebody waiting",
             Name::Recovery => "recoveries",
