@@ -1,7 +1,8 @@
 //! A deterministic simulation of a fleet: the product's own lanes, policy and scheduler, with a clock, a network, a store
 //! and a vendor that are simulated. A seed decides everything that happens; the same seed gives the same run.
 //!
-//! `cargo test --test simulation` plays a bounded share; `scripts/simulate` the long form.
+//! `cargo test --test simulation` plays a bounded share; `scripts/simulate` the long form. What the checks are worth,
+//! `scripts/planted-bugs` shows: it plants the bugs of `tests/planted/simulation.patch` one by one, and each must be caught.
 //!
 //! The product's: `CallBudget` with its lanes, keeper, permits and policy, and the scheduler that `tests/contract` holds to
 //! the SQL call by call. Simulated: clocks that drift, step and are slewed; timers that are late; both legs of each store
@@ -36,12 +37,16 @@ mod world;
 
 use std::process::ExitCode;
 
-use options::Options;
+use options::{Asked, Options};
 
 fn main() -> ExitCode {
     let options = match Options::of(std::env::args().skip(1)) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
+        Ok(Asked::Play(options)) => options,
+        Ok(Asked::Other(name)) => {
+            println!("0 seeds played: the simulation has no test of a name like \"{name}\"");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Asked::Help) => {
             print!("{}", options::HELP);
             return ExitCode::SUCCESS;
         }

@@ -19,7 +19,6 @@ pub struct Plan {
     pub store: StorePlan,
     /// The longest round trip whose slots are used, as the processes' settings say.
     pub rtt_max: Duration,
-    pub kinds: Vec<Kind>,
     pub faults: Vec<(True, Kind)>,
     pub heals: True,
     pub measures: True,
@@ -37,8 +36,23 @@ pub enum Scenario {
     Queue,
     /// No fault: twelve lanes that want 10,000 a second.
     TenThousand,
+    /// No fault: a class that goes before all others and stays below its floor, beside three that always want more.
+    TopClass,
     /// No fault, but a store whose transactions take long: twenty-four lanes that want 1,000 a second.
     SlowStore,
+}
+
+impl Scenario {
+    pub fn of_seed(seed: u64) -> Self {
+        match seed % 50 {
+            6 => Scenario::SlowStore,
+            12 => Scenario::Queue,
+            18 => Scenario::TenThousand,
+            24 => Scenario::Sixty,
+            30 => Scenario::TopClass,
+            _ => Scenario::Faults,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -54,6 +68,8 @@ pub struct ClassPlan {
     pub name: Arc<str>,
     pub priority: i32,
     pub floor_ppm: i32,
+    /// Its callers rest between two calls to the end, so that it takes less than its floor.
+    pub stays_below: bool,
 }
 
 /// What one process of the fleet does, whichever process it is at the time.
@@ -70,7 +86,7 @@ pub struct LanePlan {
     pub budget: usize,
     pub class: usize,
     pub callers: usize,
-    /// How long a caller of it rests between two calls while nothing special happens; 0: it always wants more.
+    /// How long a caller of it rests between two calls, until all is well if its class does not rest on; 0: it always wants more.
     pub rest: True,
 }
 
@@ -119,12 +135,9 @@ impl BudgetPlan {
 
 impl Plan {
     pub fn of_seed(seed: u64) -> Self {
-        match seed % 50 {
-            25 => Self::without_faults(seed, Scenario::Sixty),
-            13 => Self::without_faults(seed, Scenario::Queue),
-            37 => Self::without_faults(seed, Scenario::SlowStore),
-            49 => Self::without_faults(seed, Scenario::TenThousand),
-            _ => Self::with_faults(seed),
+        match Scenario::of_seed(seed) {
+            Scenario::Faults => Self::with_faults(seed),
+            scenario => Self::without_faults(seed, scenario),
         }
     }
 
@@ -155,17 +168,18 @@ impl Plan {
         let mut kinds = BTreeSet::new();
         let wanted = rng.usize(3..=6);
         while kinds.len() < wanted {
-            kinds.insert(pick(rng, &Kind::ALL));
+            // More of those that make the store forget: the fence is the last thing between them and the vendor.
+            let forgets = rng.u32(0..6) == 0;
+            kinds.insert(if forgets { pick(rng, &[Kind::Crash, Kind::Promotion]) } else { pick(rng, &Kind::ALL) });
         }
         // Only here does an answer fit that comes after its call's end.
         if rtt_max > ms(1000) && rng.bool() {
             kinds.insert(Kind::StalledOnAnswer);
         }
-        let kinds: Vec<Kind> = kinds.into_iter().collect();
         let mut faults = Vec::new();
-        for kind in &kinds {
+        for kind in kinds {
             for _ in 0..kind.most().min(rng.usize(1..=4)) {
-                faults.push((rng.u64(2 * SECOND..chaos), *kind));
+                faults.push((rng.u64(2 * SECOND..chaos), kind));
             }
         }
         faults.sort_by_key(|(at, kind)| (*at, *kind));
@@ -186,7 +200,6 @@ impl Plan {
             network,
             store,
             rtt_max,
-            kinds,
             faults,
             heals,
             measures,
@@ -200,14 +213,37 @@ impl Plan {
             Scenario::SlowStore => (1100, 24, 20, 3 * MS, 8),
             Scenario::TenThousand => (11_200, 12, 200, 100 * US, 3),
             Scenario::Queue => (18, 60, 1, 100 * US, 90),
+            Scenario::TopClass => (18, 10, 3, 100 * US, 60),
             _ => (18, 60, 3, 100 * US, 60),
         };
         let limit = Limit { units, window: ms(1000), send_window: ms(50), arrival_jitter: ms(50), max_cost: 1 };
-        let classes = vec![ClassPlan { name: "c0".into(), priority: 0, floor_ppm: 0 }];
+        let class = |name: &str, priority, floor_ppm| ClassPlan {
+            name: name.into(),
+            priority,
+            floor_ppm,
+            stays_below: scenario == Scenario::TopClass && priority == 0,
+        };
+        let classes = match scenario {
+            // The last two get what they are due and no more, and so claim it all the time.
+            Scenario::TopClass => {
+                vec![class("c0", 0, 200_000), class("c1", 1, 0), class("c2", 2, 300_000), class("c3", 2, 200_000)]
+            }
+            _ => vec![class("c0", 0, 0)],
+        };
         let budget = BudgetPlan { name: "b0".into(), limit, lookahead: ms(60), classes };
-        let lane = LanePlan { budget: 0, class: 0, callers, rest: 0 };
-        let part = |rng: &mut Rng| Part { lanes: vec![lane], ppm: rng.i64(-400..=400), offset_ns: offset(rng) };
-        let parts = (0..processes).map(|_| part(&mut rng)).collect();
+        let part = |number: usize, rng: &mut Rng| {
+            // Each process has one lane; the first alone has one of the class that goes first.
+            let class = if scenario == Scenario::TopClass { number.min(1 + number % 3) } else { 0 };
+            let ClassPlan { stays_below, floor_ppm, .. } = budget.classes[class];
+            let lane = if stays_below {
+                let rest = budget.spaced_by() * 1_000_000 / u64::from(floor_ppm.unsigned_abs());
+                LanePlan { budget: 0, class, callers: 1, rest }
+            } else {
+                LanePlan { budget: 0, class, callers, rest: 0 }
+            };
+            Part { lanes: vec![lane], ppm: rng.i64(-400..=400), offset_ns: offset(rng) }
+        };
+        let parts = (0..processes).map(|number| part(number, &mut rng)).collect();
         Self {
             seed,
             scenario,
@@ -216,7 +252,6 @@ impl Plan {
             network: NetworkPlan { least: 100 * US, most: 500 * US, to_vendor: MS },
             store: StorePlan { transaction, asynchronous: true, ppm: rng.i64(-450..=450) },
             rtt_max: ms(25),
-            kinds: Vec::new(),
             faults: Vec::new(),
             heals: SECOND,
             measures: 2 * SECOND,
@@ -258,7 +293,8 @@ fn budget(rng: &mut Rng, number: usize) -> BudgetPlan {
         .map(|class| {
             let floor_ppm = pick(rng, &[0, 0, 50_000, 100_000, 200_000, 300_000]).min(floors_left);
             floors_left -= floor_ppm;
-            ClassPlan { name: format!("c{class}").into(), priority: rng.i32(0..=2), floor_ppm }
+            let name = format!("c{class}").into();
+            ClassPlan { name, priority: rng.i32(0..=2), floor_ppm, stays_below: false }
         })
         .collect();
     BudgetPlan { name: format!("b{number}").into(), limit, lookahead, classes }

@@ -9,6 +9,7 @@ use call_budget::{AcquireError, CallBudget, Code, Options, Permit, Settings};
 
 use crate::checks::Name;
 use crate::clock::{SimClock, duration};
+use crate::faults::Kind;
 use crate::network::{Reading, SimStore};
 use crate::plan::LanePlan;
 use crate::time::{MS, Rate, SECOND, True};
@@ -31,15 +32,17 @@ pub struct Process {
     pub frozen_for: True,
     /// It is stopped before it reads its clock for the so manieth time, for so long.
     pub stalls: Option<(u32, True)>,
-    pub partitioned_until: True,
+    /// Nothing reaches it, and nothing of it gets out, until then, and why.
+    pub cut_off: Option<(Kind, True)>,
     /// The last answer: between which moments it was asked and came, and what the store's clock was.
     pub heard: Option<(Instant, Instant, Reading)>,
     /// The timeline and the number of steps that it had no way to see.
     pub blind_to: (i64, u64),
     pub newest_timeline: i64,
-    /// Slots that the store granted to it, that came with an answer, and that may still come.
-    pub decided: u64,
+    /// Slots that came to it with an answer.
     pub delivered: u64,
+    /// Slots that it asked for in calls that it gave up on, or whose answer it could not use.
+    pub in_doubt: u64,
     pub sent: u64,
     /// Units granted since measuring began, by lane.
     pub measured: Vec<(LanePlan, u64)>,
@@ -50,6 +53,7 @@ pub struct Process {
 #[derive(Clone, Copy)]
 pub struct Waiting {
     pub number: u64,
+    pub budget: usize,
     pub entered: Instant,
     pub max_wait: Duration,
     frozen_for: True,
@@ -70,12 +74,12 @@ impl World {
                 frozen_until: 0,
                 frozen_for: 0,
                 stalls: None,
-                partitioned_until: 0,
+                cut_off: None,
                 heard: None,
                 blind_to: (0, 0),
                 newest_timeline: 0,
-                decided: 0,
                 delivered: 0,
+                in_doubt: 0,
                 sent: 0,
                 measured: own.lanes.iter().map(|lane| (*lane, 0)).collect(),
                 waiting: Vec::new(),
@@ -120,10 +124,11 @@ struct Next {
 
 impl Caller {
     async fn run(self, number: usize) {
-        let (budget, class) = {
+        let (budget, class, stays_below) = {
             let state = self.state();
             let plan = &state.plan.budgets[self.lane.budget];
-            (Arc::clone(&plan.name), Arc::clone(&plan.classes[self.lane.class].name))
+            let class = &plan.classes[self.lane.class];
+            (Arc::clone(&plan.name), Arc::clone(&class.name), class.stays_below)
         };
         // Not all in the same instant.
         let begins = self.state().rng.u64(0..=number as u64 * MS);
@@ -134,7 +139,7 @@ impl Caller {
                 self.rest(next.rests).await;
                 continue;
             }
-            let ticket = self.state().enters(self.clock.process, next.max_wait);
+            let ticket = self.state().enters(self.clock.process, self.lane.budget, next.max_wait);
             let options = Options { cost: next.cost, max_wait: Some(next.max_wait) };
             let acquire = self.budgets.acquire_with(&budget, &class, options);
             let result = match next.goes_after {
@@ -142,6 +147,10 @@ impl Caller {
                 Some(after) => self.clock.until(ticket.entered + duration(after), acquire).await,
             };
             let pause = self.state().returns(self.clock.process, ticket, &result, next.cost);
+            if stays_below && matches!(result, Some(Ok(_))) {
+                let took = self.clock.now().saturating_since(ticket.entered);
+                self.state().judge_wait(self.lane.budget, took);
+            }
             match result {
                 Some(Ok(permit)) => {
                     self.rest(next.holds).await;
@@ -149,7 +158,10 @@ impl Caller {
                 }
                 _ => self.rest(pause).await,
             }
-            if self.lane.rest > 0 && !self.state().is_well() {
+            if stays_below {
+                let rest = self.lane.rest + self.state().rng.u64(0..=self.lane.rest);
+                self.rest(rest).await;
+            } else if self.lane.rest > 0 && !self.state().is_well() {
                 let rest = self.state().rng.u64(0..=2 * self.lane.rest);
                 self.rest(rest).await;
             }
@@ -188,31 +200,43 @@ impl State {
 
     fn next(&mut self, lane: &LanePlan) -> Next {
         let (now, well) = (self.now, self.is_well());
-        let (rng, spells) = (&mut self.rng, &self.spells);
         let max_cost = self.budgets[lane.budget].plan.limit.max_cost;
         let interval = self.budgets[lane.budget].plan.spaced_by();
-        let cost = if spells.mixed_costs && rng.bool() { rng.u32(1..=max_cost) } else { 1 };
-        let rests = spells.idle_until.saturating_sub(now);
-        let impatient = spells.impatient.hits(now, rng);
-        let goes_after = spells.cancelling.hits(now, rng).then(|| rng.u64(0..=4 * interval.min(SECOND)));
-        let holds = if spells.holding.hits(now, rng) { rng.u64(0..=400 * MS) } else { 0 };
+        let mixed = self.spells.mixed_costs && self.rng.bool();
+        let cost = if mixed { self.rng.u32(1..=max_cost) } else { 1 };
+        if cost > 1 {
+            self.takes_effect(Kind::MixedCosts);
+        }
+        let idle = self.spells.idle.filter(|(_, until)| *until > now);
+        if let Some((kind, _)) = idle {
+            self.takes_effect(kind);
+        }
+        let rests = idle.map_or(0, |(_, until)| until - now);
+        let impatient = self.hits(Kind::Impatient);
+        // It takes effect only if nothing came before.
+        let cancels = self.spells.hits(Kind::Cancelled, now, &mut self.rng);
+        let goes_after = cancels.then(|| self.rng.u64(0..=4 * interval.min(SECOND)));
+        let holds = if self.hits(Kind::Holding) { self.rng.u64(0..=400 * MS) } else { 0 };
         let max_wait = if well {
             Duration::from_secs(30)
         } else if impatient {
-            duration(rng.u64(0..=3 * interval.min(SECOND)))
+            duration(self.rng.u64(0..=3 * interval.min(SECOND)))
         } else {
-            duration(rng.u64(100 * MS..=20 * SECOND))
+            duration(self.rng.u64(100 * MS..=20 * SECOND))
         };
         Next { rests, cost, max_wait, goes_after, holds }
     }
 
-    fn enters(&mut self, process: ProcessId, max_wait: Duration) -> Waiting {
+    fn enters(&mut self, process: ProcessId, budget: usize, max_wait: Duration) -> Waiting {
         let entered = self.shows(process);
         let number = self.trace.events;
         self.trace.record(self.now, 3, process as u64, max_wait.as_nanos() as u64);
         let one = &mut self.processes[process];
-        let waiting = Waiting { number, entered, max_wait, frozen_for: one.frozen_for };
+        let waiting = Waiting { number, budget, entered, max_wait, frozen_for: one.frozen_for };
         one.waiting.push(waiting);
+        if self.is_well() {
+            self.budgets[budget].wanted.get_or_insert(self.now);
+        }
         waiting
     }
 
@@ -246,7 +270,10 @@ impl State {
                 self.refused(process, code);
                 self.rng.u64(20 * MS..=200 * MS)
             }
-            None => 0,
+            None => {
+                self.takes_effect(Kind::Cancelled);
+                0
+            }
         }
     }
 
@@ -254,7 +281,7 @@ impl State {
         // Budgets and classes are never deleted here, and no cost is out of range when it is asked for; it can be when the
         // store looks at it, since an operator lowers the largest cost.
         let wrong = matches!(code, Code::UnknownBudget | Code::UnknownClass);
-        self.tallies.check(Name::Books, !wrong, || format!("process {process} was told {code}"));
+        self.tallies.check(Name::Refusals, !wrong, || format!("process {process} was told {code}"));
     }
 }
 

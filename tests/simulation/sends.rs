@@ -9,15 +9,17 @@ use call_budget::store::{Answer, Ask};
 
 use crate::checks::Name;
 use crate::checks::grants::Grant;
+use crate::checks::order::{Decision, Era};
 use crate::checks::spacing::Slot;
 use crate::events::Event;
+use crate::faults::Kind;
 use crate::network::Reading;
 use crate::time::{MS, True, seconds};
 use crate::vendor::{Arrival, Excuse};
 use crate::world::{ProcessId, State};
 
 /// How long one store call may last: `statement_timeout`, and half a second for the way.
-const STORE_CALL: Duration = Duration::from_secs(1);
+pub const STORE_CALL: Duration = Duration::from_secs(1);
 
 impl State {
     /// The store has decided on an ask.
@@ -31,6 +33,7 @@ impl State {
         if !paused && !on_old {
             let free = one.spacing.next_free(answer.interval_us * 1000).max(one.blocked_until as i64) - now as i64;
             self.judge_patience(ask, answer, free);
+            self.judge_order(budget, class, ask, answer, seen);
         }
         let one = &mut self.budgets[budget];
         if paused {
@@ -70,6 +73,7 @@ impl State {
                 }
             }
             let grant = Grant {
+                process,
                 budget,
                 slot,
                 decided: now,
@@ -80,7 +84,6 @@ impl State {
                 units: None,
             };
             self.grants.decided(nonce(ask, index), grant);
-            self.processes[process].decided += 1;
         }
         let shown = self.trace.shown;
         if shown {
@@ -105,6 +108,23 @@ impl State {
                 )
             });
         }
+    }
+
+    fn judge_order(&mut self, budget: usize, class: usize, ask: &Ask, answer: &scheduler::Answer, seen: Reading) {
+        if matches!(answer.reason, Some("cost_out_of_range")) {
+            return;
+        }
+        let now_us = answer.store_us;
+        let decision = Decision {
+            lane: ask.lane,
+            class,
+            now_us,
+            first_slot_us: answer.waits_us.first().map(|wait_us| now_us + wait_us),
+            appointment_us: answer.retry_us.filter(|_| answer.reason.is_none()).map(|retry_us| now_us + retry_us),
+            grace_us: answer.send_window_us,
+        };
+        let era = Era { epoch: self.service.epoch, steps: seen.steps, fences: answer.fences };
+        self.budgets[budget].order.decided(era, &decision, &mut self.tallies);
     }
 
     fn place_of(&self, ask: &Ask) -> (usize, usize) {
@@ -206,8 +226,10 @@ impl State {
             return;
         };
         let (from, to) = (grant.slot.at, grant.slot.at + grant.send_window);
-        let tolerance = (moment - grant.decided.min(moment)) as i64 / 900 + 2000;
-        let inside = (from - tolerance..=to + tolerance).contains(&(moment as i64));
+        // What two clocks differ by since the decision.
+        let tolerance = |moment: True| (moment - grant.decided.min(moment)) as i64 / 900 + 2000;
+        let is_late = |moment: True| moment as i64 > to + tolerance(moment);
+        let inside = moment as i64 >= from - tolerance(moment) && !is_late(moment);
         self.tallies.check(Name::InDoubt, inside, || {
             format!(
                 "process {process} sent at {:.6} s, {:.3} ms after its slot, whose window is {:.3} ms",
@@ -222,11 +244,13 @@ impl State {
         }
         let mut excuse = excuse(grant, self.processes[process].blind_to, budget.spacing.doubtful_until);
         let mut leaves = moment;
-        if self.spells.stopped_on_the_wire.hits(self.now, &mut self.rng) {
-            excuse = Excuse::Stopped;
+        if self.hits(Kind::StoppedOnTheWire) {
             let lasts = self.rng.u64(10 * MS..=3000 * MS);
             self.freeze(process, lasts);
             leaves = self.moment_of(process);
+            if is_late(leaves) {
+                excuse = Excuse::Stopped;
+            }
         }
         let jitter = budget_jitter(self, grant.budget);
         let arrives = leaves + self.plan.network.to_vendor + self.rng.u64(0..=jitter);

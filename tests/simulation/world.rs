@@ -10,8 +10,11 @@ use fastrand::Rng;
 
 use crate::checks::Tallies;
 use crate::checks::grants::Grants;
+use crate::checks::order::Order;
 use crate::checks::spacing::Spacing;
 use crate::events::{Event, Events};
+use crate::faults::Kind;
+use crate::faults::happened::Happened;
 use crate::faults::spells::Spells;
 use crate::network::Answered;
 use crate::plan::{BudgetPlan, Plan};
@@ -40,6 +43,7 @@ pub struct State {
     pub processes: Vec<Process>,
     pub service: Service,
     pub spells: Spells,
+    pub happened: Happened,
     pub budgets: Vec<Budget>,
     pub grants: Grants,
     pub tallies: Tallies,
@@ -53,6 +57,7 @@ pub struct Budget {
     pub plan: BudgetPlan,
     pub vendor: Vendor,
     pub spacing: Spacing,
+    pub order: Order,
     pub paused: bool,
     /// No slot before this moment of true time, since the vendor or an operator said so.
     pub blocked_until: True,
@@ -66,7 +71,9 @@ pub struct Budget {
     pub calls_measured: u64,
     /// Units of the slots on which calls were sent since then.
     pub sent_measured: u64,
-    /// The first grant after everything was well again.
+    /// Since when somebody waits for a slot of it, after everything was well again.
+    pub wanted: Option<True>,
+    /// The first grant since then.
     pub recovered: Option<True>,
 }
 
@@ -91,6 +98,7 @@ impl World {
             processes: Vec::new(),
             service: Service::new(&plan),
             spells: Spells::default(),
+            happened: Happened::default(),
             budgets,
             grants: Grants::default(),
             tallies: Tallies::default(),
@@ -112,6 +120,7 @@ impl Budget {
         Self {
             vendor: Vendor::new(window, plan.limit.units, rng.u64(0..window)),
             spacing: Spacing::default(),
+            order: Order::default(),
             paused: false,
             blocked_until: 0,
             blocked_for: 0,
@@ -120,6 +129,7 @@ impl Budget {
             measured: vec![(0, 0); plan.classes.len()],
             calls_measured: 0,
             sent_measured: 0,
+            wanted: None,
             recovered: None,
             plan: plan.clone(),
         }
@@ -147,6 +157,7 @@ impl State {
                 let lasts = *lasts;
                 one.stalls = None;
                 self.freeze(process, lasts);
+                self.takes_effect(Kind::Stalled);
             } else {
                 *reads -= 1;
             }

@@ -1,7 +1,10 @@
 //! The healthy end of a seed: everybody always wants more, and nothing is wrong any longer.
 
+use std::time::Duration;
+
 use super::Name;
-use crate::plan::Scenario;
+use crate::clock::duration;
+use crate::plan::{ClassPlan, Scenario};
 use crate::time::{MS, SECOND, True, seconds};
 use crate::world::State;
 
@@ -23,7 +26,7 @@ impl State {
         }
         let (calls, granted) = (self.budgets[0].calls_measured as f64, self.granted(0).1 as f64);
         let most = match self.plan.scenario {
-            Scenario::Faults | Scenario::SlowStore | Scenario::Queue => return,
+            Scenario::Faults | Scenario::SlowStore | Scenario::Queue | Scenario::TopClass => return,
             Scenario::Sixty => 5.0,
             Scenario::TenThousand => 0.05,
         };
@@ -41,10 +44,12 @@ impl State {
 
     fn judge_recovery(&mut self, number: usize) {
         let one = &self.budgets[number];
-        let latest = self.plan.heals + RECOVERY + one.plan.promise();
-        let took = one.recovered.map(|at| seconds(at - self.plan.heals));
+        // Whoever rested when everything became well wants nothing yet.
+        let wanted = one.wanted.unwrap_or(self.plan.heals);
+        let latest = wanted + RECOVERY + one.plan.promise();
+        let took = one.recovered.map(|at| seconds(at.saturating_sub(wanted)));
         self.tallies.check(Name::Recovery, one.recovered.is_some_and(|at| at <= latest), || {
-            format!("the first grant of budget {number} came {took:?} s after everything was well")
+            format!("the first grant of budget {number} came {took:?} s after everything was well and wanted")
         });
         self.tallies.most(Name::Recovery, took.unwrap_or(f64::MAX));
     }
@@ -71,7 +76,8 @@ impl State {
         let max_cost = f64::from(one.plan.limit.max_cost);
         let classes = one.plan.classes.clone();
         let measured = one.measured.clone();
-        for (class, (units, _)) in classes.iter().zip(&measured) {
+        let always_waits = |class: &ClassPlan| !class.stays_below;
+        for (class, (units, _)) in classes.iter().zip(&measured).filter(|(class, _)| always_waits(class)) {
             let floor = f64::from(class.floor_ppm) / 1e6;
             let least = floor * all * 0.98 - 2.0 * max_cost - 1.0;
             if floor > 0.0 {
@@ -80,7 +86,7 @@ impl State {
                 });
             }
         }
-        for (better, _) in classes.iter().zip(&measured) {
+        for better in classes.iter().filter(|class| always_waits(class)) {
             for (worse, (units, _)) in classes.iter().zip(&measured) {
                 if better.priority < worse.priority && worse.floor_ppm == 0 {
                     self.tallies.check(Name::Priority, *units as f64 <= 0.2 * all + 2.0 * max_cost, || {
@@ -118,5 +124,19 @@ impl State {
             });
             self.tallies.most(Name::Fair, passed_over / count);
         }
+    }
+
+    /// A class that goes before all others and stays below its floor waits for what was promised ahead, for the slot under
+    /// way, and for one slot of each other class whose floor may be due.
+    pub fn judge_wait(&mut self, number: usize, took: Duration) {
+        let plan = &self.budgets[number].plan;
+        let others = plan.classes.iter().filter(|class| class.floor_ppm > 0 && !class.stays_below).count() as u64;
+        // And its question's way there and back, twice where it has an appointment, with a timer each.
+        let way = 4 * (self.plan.network.most + self.plan.store.transaction) + 3 * MS;
+        let most = plan.lookahead + duration((1 + others) * plan.spaced_by() + way);
+        self.tallies.check(Name::TopClass, took <= most, || {
+            format!("a class of budget {number} that goes first waited {took:?}, more than {most:?}")
+        });
+        self.tallies.most(Name::TopClass, took.as_secs_f64() / most.as_secs_f64());
     }
 }

@@ -2,9 +2,11 @@
 
 pub mod grants;
 pub mod health;
+pub mod order;
 pub mod spacing;
 
 use std::fmt;
+use std::time::Duration;
 
 /// The checks, by the names that the report prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,12 +15,15 @@ pub enum Name {
     Spacing,
     InDoubt,
     Books,
+    Refusals,
     MaxWait,
     Pause,
     Pushback,
     Patience,
+    Order,
     Floors,
     Priority,
+    TopClass,
     Fair,
     Use,
     Recovery,
@@ -27,17 +32,20 @@ pub enum Name {
 }
 
 impl Name {
-    pub const ALL: [Name; 15] = [
+    pub const ALL: [Name; 18] = [
         Name::Windows,
         Name::Spacing,
         Name::InDoubt,
         Name::Books,
+        Name::Refusals,
         Name::MaxWait,
         Name::Pause,
         Name::Pushback,
         Name::Patience,
+        Name::Order,
         Name::Floors,
         Name::Priority,
+        Name::TopClass,
         Name::Fair,
         Name::Use,
         Name::Recovery,
@@ -45,18 +53,25 @@ impl Name {
         Name::SameSeed,
     ];
 
+    pub fn of_str(name: &str) -> Option<Self> {
+        Name::ALL.into_iter().find(|one| one.as_str() == name)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Name::Windows => "windows",
             Name::Spacing => "spacing",
             Name::InDoubt => "in_doubt",
             Name::Books => "books",
+            Name::Refusals => "refusals",
             Name::MaxWait => "max_wait",
             Name::Pause => "pause",
             Name::Pushback => "pushback",
             Name::Patience => "patience",
+            Name::Order => "order",
             Name::Floors => "floors",
             Name::Priority => "priority",
+            Name::TopClass => "top_class",
             Name::Fair => "fair",
             Name::Use => "use",
             Name::Recovery => "recovery",
@@ -71,13 +86,16 @@ impl Name {
             Name::Windows => "windows closed at a vendor's, of three kinds",
             Name::Spacing => "pairs of slots",
             Name::InDoubt => "calls sent",
-            Name::Books => "accounts",
+            Name::Books => "accounts of processes and stores",
+            Name::Refusals => "refusals told to callers",
             Name::MaxWait => "acquires ended",
             Name::Pause => "decisions while paused",
             Name::Pushback => "slots granted around a pushback",
             Name::Patience => "asks that could not be served in time",
+            Name::Order => "slots of lanes that had not waited",
             Name::Floors => "classes with a floor that always waited",
             Name::Priority => "pairs of classes that always waited",
+            Name::TopClass => "waits of a class that goes first and stays below its floor",
             Name::Fair => "classes with several lanes that always waited",
             Name::Use => "healthy spans with somebody waiting",
             Name::Recovery => "recoveries",
@@ -102,6 +120,8 @@ pub struct Tally {
     pub failed: u64,
     /// The first failure, in words.
     pub first: Option<String>,
+    /// How long after the beginning of all seeds it was found.
+    pub after: Option<Duration>,
     /// The extreme of what was measured, where there is something to measure.
     pub worst: Option<f64>,
 }
@@ -148,6 +168,10 @@ impl Tallies {
         *worst = Some(worst.map_or(figure, |before| before.max(figure)));
     }
 
+    pub fn has_failed(&self, name: Name) -> bool {
+        self.of(name).failed > 0
+    }
+
     pub fn any_failed(&self) -> bool {
         self.0.iter().any(|tally| tally.failed > 0)
     }
@@ -157,7 +181,8 @@ impl Tallies {
         Name::ALL.into_iter().find_map(|name| Some((name, self.of(name).first.as_deref()?)))
     }
 
-    pub fn add(&mut self, seed: u64, other: &Self) {
+    /// Adds what one seed has seen, `after` so long since the first began.
+    pub fn add(&mut self, seed: u64, other: &Self, after: Duration) {
         for name in Name::ALL {
             let (ours, theirs) = (&mut self.0[name as usize], other.of(name));
             ours.counted += theirs.counted;
@@ -165,6 +190,7 @@ impl Tallies {
             ours.failed += theirs.failed;
             if ours.first.is_none() {
                 ours.first = theirs.first.as_ref().map(|first| format!("seed {seed}: {first}"));
+                ours.after = ours.first.as_ref().map(|_| after);
             }
             ours.worst = match (ours.worst, theirs.worst) {
                 (Some(ours), Some(theirs)) if name == Name::Use => Some(ours.min(theirs)),
