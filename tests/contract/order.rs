@@ -11,18 +11,24 @@ const KIS_CLASSES: [(&str, i32, i32); 4] =
     [("order", 0, 100_000), ("minute", 1, 400_000), ("index", 2, 200_000), ("eod", 3, 100_000)];
 const THREE: [(&str, i32, i32); 3] = [("orders", 0, 300_000), ("quotes", 1, 200_000), ("batch", 2, 100_000)];
 const SIXTEEN: Settings = Settings { interval_us: 62_500, ..KIS };
+const ONE: Settings = Settings { interval_us: 1_101_101, ..KIS };
 
 #[tokio::test]
 async fn each_class_gets_its_floor_and_then_priority_decides() {
     let expected = model::shares();
+    let whole = vec![("a", 0, 500_000), ("b", 1, 300_000), ("c", 2, 200_000)];
+    let odd = vec![("a", 0, 100_000), ("b", 1, 450_000), ("c", 2, 200_000), ("d", 3, 250_000)];
     let fleets = [
-        ("kis", KIS_CLASSES.to_vec()),
-        ("equal", vec![("a", 1, 0), ("b", 1, 0), ("c", 1, 0)]),
-        ("whole", vec![("a", 0, 500_000), ("b", 1, 300_000), ("c", 2, 200_000)]),
+        ("kis", KIS_CLASSES.to_vec(), SIXTEEN, 60),
+        ("equal", vec![("a", 1, 0), ("b", 1, 0), ("c", 1, 0)], SIXTEEN, 60),
+        ("whole", whole, SIXTEEN, 60),
+        // Slower than the lookahead.
+        ("slow", vec![("a", 0, 0), ("b", 1, 300_000)], ONE, 600),
+        ("slow and odd", odd, ONE, 600),
     ];
-    for (name, classes) in fleets {
+    for (name, classes, settings, seconds) in fleets {
         let lanes = classes.iter().flat_map(|(class, ..)| keep(class, 4, 2)).collect();
-        let report = on_sql(&classes, Fleet { lanes, ..Fleet::default() }).await;
+        let report = on_sql(&classes, Fleet { lanes, settings, seconds, ..Fleet::default() }).await;
         for (class, _, floor_ppm) in classes {
             let (share, floor) = (report.share(class), f64::from(floor_ppm) / 1e6);
             let model = expected[name][class].as_f64().unwrap();
@@ -30,8 +36,22 @@ async fn each_class_gets_its_floor_and_then_priority_decides() {
             assert!(share >= floor - one_slot, "{name}: {class} got {share:.3}, less than its floor {floor}");
             assert!((share - model).abs() <= 0.02, "{name}: {class} got {share:.3}, {model:.3} in the model");
         }
-        let used = report.use_between(1, 60, SIXTEEN.interval_us);
+        let used = report.use_between(1, seconds, settings.interval_us);
         assert!(used >= 0.99, "{name}: use {used:.3}");
+    }
+}
+
+#[tokio::test]
+async fn a_class_long_absent_takes_no_burst_by_its_floor() {
+    let classes = [("top", 0, 0), ("below", 1, 300_000)];
+    for settings in [SIXTEEN, ONE] {
+        // Never served before, it is due since the beginning.
+        let lanes = classes.iter().flat_map(|(class, ..)| keep(class, 4, 2)).collect();
+        let report = on_sql(&classes, Fleet { lanes, settings, seconds: 20, ..Fleet::default() }).await;
+        let first = &report.grants[..10];
+        let below = first.iter().filter(|grant| grant.class == "below").count();
+        // The one that it claims, what three calls of others would have earned it, and its floor.
+        assert!(below <= 5, "{below} of the first {} slots, its floor is 0.3", first.len());
     }
 }
 
@@ -201,6 +221,55 @@ async fn a_wait_longer_than_the_patience_is_refused_at_once_and_books_nothing() 
     assert_eq!((refused.reason, refused.retry_us), (Some("patience"), Some(62_500)));
     assert_eq!(store.rows().await, rows);
     assert_eq!(store.reserve(ask(2, 62_500), START_US).await.reason, None);
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_first_in_a_lane_keeps_the_place_for_those_behind_it() {
+    let store = Store::with_classes(SIXTEEN, &[("order", 0, 0)]).await;
+    let ask = |lane, costs, patience_us| Call { class: "order", lane, costs, patience_us };
+    store.reserve(ask(1, &[1], 0), START_US).await;
+    store.reserve(ask(2, &[1, 1, 1], 10_000_000), START_US + 1).await;
+    // Twice in a row the patience of the first runs out.
+    for (at_us, costs) in [(START_US + 2, &[1, 1, 1][..]), (START_US + 3, &[1, 1])] {
+        assert_eq!(store.reserve(ask(2, costs, 0), at_us).await.reason, Some("patience"));
+        let waiter = &store.rows().await.waiters[&2];
+        let behind = costs.len() as i64 - 1;
+        assert_eq!((waiter.units, waiter.place_us, waiter.appointment_us), (behind, START_US + 1, at_us));
+    }
+    // The lane is expected at once: a newcomer lets it go first, and it does.
+    let opens_us = START_US + SIXTEEN.interval_us - SIXTEEN.lookahead_us;
+    assert_eq!(store.reserve(ask(3, &[1], 10_000_000), opens_us).await.waits_us, [0; 0]);
+    assert_eq!(store.reserve(ask(2, &[1], 10_000_000), opens_us).await.waits_us, [SIXTEEN.lookahead_us]);
+}
+
+#[tokio::test]
+async fn a_lane_that_does_not_come_back_after_a_refusal_blocks_nobody_for_long() {
+    let store = Store::with_classes(SIXTEEN, &[("order", 0, 0)]).await;
+    let ask = |lane, costs, patience_us| Call { class: "order", lane, costs, patience_us };
+    store.reserve(ask(1, &[1], 0), START_US).await;
+    store.reserve(ask(2, &[1, 1], 10_000_000), START_US + 1).await;
+    let refused_us = START_US + 2;
+    assert_eq!(store.reserve(ask(2, &[1, 1], 0), refused_us).await.reason, Some("patience"));
+    let graced_us = refused_us + SIXTEEN.send_window_us;
+    assert_eq!(store.reserve(ask(3, &[1], 10_000_000), graced_us).await.waits_us, [0; 0]);
+    assert_eq!(store.reserve(ask(4, &[1], 10_000_000), graced_us + 1).await.waits_us.len(), 1);
+}
+
+#[tokio::test]
+async fn a_refusal_books_nothing_for_a_lane_without_a_place_or_without_anybody_else() {
+    let store = Store::with_classes(SIXTEEN, &[("order", 0, 0), ("eod", 1, 0)]).await;
+    let ask = |class, lane, costs, patience_us| Call { class, lane, costs, patience_us };
+    store.reserve(ask("order", 1, &[1], 0), START_US).await;
+    // A newcomer; one who waits alone; one whose place is in another class.
+    for (lane, booked_in, costs) in [(2, None, &[1, 1][..]), (3, Some("order"), &[1]), (4, Some("eod"), &[1, 1])] {
+        if let Some(class) = booked_in {
+            store.reserve(ask(class, lane, &[1], 10_000_000), START_US).await;
+        }
+        assert_eq!(store.reserve(ask("order", lane, costs, 0), START_US).await.reason, Some("patience"));
+        assert_eq!(store.rows().await.waiters.get(&lane).map_or(0, |waiter| waiter.units), 0, "lane {lane}");
+    }
+    let waiting = "SELECT waiting::bigint FROM call_budget.call_budget_schedule WHERE budget = $1";
+    assert_eq!(store.number(waiting).await, 0);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The store's no, and arguments that are refused before anybody is asked.
 
 use call_budget::store::Refusal;
-use call_budget::{Code, Settings};
+use call_budget::{CallBudget, Code, Settings};
 use tokio::task::JoinSet;
 
 use crate::script::{Step, standing};
@@ -24,6 +24,29 @@ async fn whoever_cannot_be_served_in_time_is_refused_before_waiting_and_others_a
     assert!(!patient.is_finished());
     pass(&clock, ms(1)).await;
     ended(patient).await.unwrap();
+}
+
+#[tokio::test]
+async fn those_behind_one_who_is_refused_keep_their_place_before_other_processes() {
+    let (budget, store, clock) = in_memory(limit(1, 1));
+    let other = CallBudget::with_store(&Settings::default(), clock.clone(), store.clone()).unwrap();
+    drop(budget.acquire("kis-real", "order").await.unwrap());
+    let acquire = |budget: &CallBudget<_, _>, max_wait| {
+        let budget = budget.clone();
+        tokio::spawn(async move { budget.acquire_with("kis-real", "order", within(max_wait)).await.map(drop) })
+    };
+    let (impatient, patient) = (acquire(&budget, ms(2_000)), acquire(&budget, ms(30_000)));
+    pass(&clock, ms(10)).await;
+    let later = acquire(&other, ms(30_000));
+    settle().await;
+    store.push_back("kis-real", ms(6_000));
+    pass(&clock, ms(1_900)).await;
+    assert_eq!(ended(impatient).await.unwrap_err().code(), Code::WaitExceeded);
+    pass(&clock, ms(4_150)).await;
+    ended(patient).await.unwrap();
+    assert!(!later.is_finished(), "it came later, and has to wait for the next slot");
+    pass(&clock, ms(1_150)).await;
+    ended(later).await.unwrap();
 }
 
 #[tokio::test]

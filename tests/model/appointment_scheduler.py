@@ -31,6 +31,7 @@ import sys
 PPM = 1_000_000
 NAP = 5_000_000         # nobody sleeps longer: new settings and dead lanes are noticed by then
 FORGET = 600_000_000    # a lane that missed its appointment by this much is gone
+CALLS_BEHIND = 3        # a class whose floor is due may have to wait for so many due before it, and loses nothing by it
 
 
 class Class:
@@ -136,7 +137,7 @@ class Budget:
             self.last_slot = mine.last_slot = slots[-1]
             self.last_cost = costs[len(slots) - 1]
             if mine.floor and rank[0] == 0:
-                mine.due = max(mine.due, base - H) + used * I * PPM // mine.floor
+                mine.due = max(mine.due, base - max(H, CALLS_BEHIND * self.max_cost * I)) + used * I * PPM // mine.floor
             elif mine.floor:
                 mine.due = slots[-1] + self.last_cost * I * PPM // mine.floor
         waits, rest = [s - now for s in slots], sum(costs[len(slots):])
@@ -160,8 +161,10 @@ class Budget:
         estimate = at + (ahead + sum(before_me(name, units) for name, (_, units) in heads.items() if name != cls)) * I
         if mine.floor and mine.due > at:
             estimate = min(estimate, mine.due + ahead * I * PPM // mine.floor)
-        if not slots and estimate - now > patience:           # refuse before waiting; nothing is booked
-            if row:
+        if not slots and estimate - now > patience:           # refuse the head before waiting; nothing is booked for him
+            if queued and rest > costs[0]:                    # the others come back at once, to the place they have
+                row.units, row.appointment = rest - costs[0], now
+            elif row:
                 row.units = 0
             return [], estimate - now, "patience"
         wait = min(max(estimate - H // 2 - now, min(I, H) // 4), NAP)
@@ -298,6 +301,8 @@ P = "poisson"
 KIS = {"order": (0, .1), "minute": (1, .4), "index": (2, .2), "eod": (3, .1)}
 EQUAL = {"a": (1, 0), "b": (1, 0), "c": (1, 0)}
 WHOLE = {"a": (0, .5), "b": (1, .3), "c": (2, .2)}
+SLOW = {"a": (0, 0), "b": (1, .3)}
+SLOW_AND_ODD = {"a": (0, .1), "b": (1, .45), "c": (2, .2), "d": (3, .25)}
 KIS_LANES = keep("order", 4, 2) + keep("minute", 4, 2) + keep("index", 4, 2) + keep("eod", 4, 2)
 
 
@@ -333,6 +338,8 @@ def shares():
         "kis": run(None, saturated(KIS), classes=KIS),
         "equal": run(None, saturated(EQUAL), classes=EQUAL),
         "whole": run(None, saturated(WHOLE), classes=WHOLE),
+        "slow": run(None, saturated(SLOW), classes=SLOW, rate=1 / 1.101101, T=600e6),
+        "slow and odd": run(None, saturated(SLOW_AND_ODD), classes=SLOW_AND_ODD, rate=1 / 1.101101, T=600e6),
     }))
 
 

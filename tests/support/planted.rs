@@ -25,7 +25,7 @@ pub const SQL: &[Planted] = &[
     Planted {
         name: "clock-before-lock",
         edits: &[edit(
-            "V5__short_way",
+            "V5__decide",
             "patience_us, nonce,\n                                               (extract(epoch FROM clock_timestamp())",
             "patience_us, nonce,\n                                               (extract(epoch FROM statement_timestamp())",
         )],
@@ -35,12 +35,12 @@ pub const SQL: &[Planted] = &[
         name: "no-marker",
         edits: &[
             edit(
-                "V2__acquire",
+                "V5__decide",
                 "SELECT r.timeline INTO timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = b.name;",
                 "timeline := call_budget.call_budget_timeline();",
             ),
             edit(
-                "V5__short_way",
+                "V5__decide",
                 "(SELECT r.timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = h.budget)",
                 "call_budget.call_budget_timeline()",
             ),
@@ -52,12 +52,12 @@ pub const SQL: &[Planted] = &[
         // The two statements change places, and the fence leaves the clock to the shift behind it.
         edits: &[
             edit(
-                "V2__acquire",
+                "V5__decide",
                 "        IF s.stepped_back THEN\n            PERFORM call_budget.call_budget_shift(b.name, now_us);\n        END IF;\n",
                 "",
             ),
             edit(
-                "V2__acquire",
+                "V5__decide",
                 "            PERFORM call_budget.call_budget_fence_now(b.name, now_us);\n        END IF;\n",
                 "            PERFORM call_budget.call_budget_fence_now(b.name, now_us);\n        END IF;\n        PERFORM call_budget.call_budget_shift(b.name, now_us);\n",
             ),
@@ -71,13 +71,31 @@ pub const SQL: &[Planted] = &[
     },
     Planted {
         name: "short-way-past-the-queue",
-        edits: &[edit("V5__short_way", " AND s.waiting = 0\n", "\n")],
+        edits: &[edit("V5__decide", " AND s.waiting = 0\n", "\n")],
         test: "sql_memory_and_model_decide_alike_at_every_step",
     },
     Planted {
         name: "share-by-all-lanes",
-        edits: &[edit("V2__acquire", "(1 + least(4, alive))", "(1 + alive)")],
+        edits: &[edit("V5__decide", "(1 + least(4, alive))", "(1 + alive)")],
         test: "many_waiting_lanes_do_not_starve_the_row",
+    },
+    Planted {
+        name: "refusal-costs-the-place",
+        edits: &[edit(
+            "V5__decide",
+            "            behind := CASE WHEN own_place IS NULL THEN 0 ELSE rest.units - costs[1] END;\n",
+            "",
+        )],
+        test: "a_refusal_of_the_first_in_a_lane_keeps_the_place_for_those_behind_it",
+    },
+    Planted {
+        name: "floor-rounded-down",
+        edits: &[edit(
+            "V5__decide",
+            "THEN greatest(c.due_us, base_us - greatest(b.lookahead_us, 3 * b.max_cost * b.interval_us))",
+            "THEN greatest(c.due_us, base_us - greatest(b.lookahead_us, b.interval_us))",
+        )],
+        test: "each_class_gets_its_floor_and_then_priority_decides",
     },
     Planted {
         name: "all-classes-equal",

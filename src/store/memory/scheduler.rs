@@ -1,4 +1,4 @@
-//! The schedule of one budget, in memory: what `migrations/V2__acquire.sql` and `V3__settings.sql` decide, without a
+//! The schedule of one budget, in memory: what `migrations/V5__decide.sql` and `V3__settings.sql` decide, without a
 //! database.
 //!
 //! Why: a program that uses this library can be tested without PostgreSQL, and the SQL has something to be compared with.
@@ -231,6 +231,12 @@ impl Scheduler {
                 seen(Branch::RefusedByPatience);
                 answer.reason = Some("patience");
                 answer.retry_us = Some(early_us);
+                let behind = rest - i64::from(call.costs[0]);
+                if kept.is_some() && behind > 0 {
+                    seen(Branch::KeptItsPlaceThroughRefusal);
+                    self.keep_place(call.lane, behind, now_us);
+                    return answer;
+                }
             } else {
                 let retry_us = self.appointment(early_us, seen);
                 answer.retry_us = Some(retry_us);
@@ -331,7 +337,7 @@ impl Scheduler {
     fn grant(&mut self, call: Call<'_>, slots: &[i64], base_us: i64, seen: &mut dyn FnMut(Branch)) {
         let Some(last_slot_us) = slots.last().copied() else { return };
         seen(Branch::Granted);
-        let Settings { interval_us, lookahead_us, .. } = self.budget.settings;
+        let Settings { interval_us, lookahead_us, max_cost, .. } = self.budget.settings;
         let costs = &call.costs[..slots.len()];
         let last_cost = costs[costs.len() - 1];
         let used: i64 = costs.iter().map(|cost| i64::from(*cost)).sum();
@@ -343,7 +349,8 @@ impl Scheduler {
             // share taken by priority starts anew.
             class.due_us = if let Rank::Due { .. } = class.rank(base_us) {
                 seen(Branch::DueMovesOn);
-                max(class.due_us, base_us - lookahead_us) + class.share_of(used * interval_us)
+                let behind_us = max(lookahead_us, CALLS_BEHIND * i64::from(max_cost) * interval_us);
+                max(class.due_us, base_us - behind_us) + class.share_of(used * interval_us)
             } else {
                 seen(Branch::DueStartsAnew);
                 last_slot_us + class.share_of(i64::from(last_cost) * interval_us)
@@ -390,6 +397,14 @@ impl Scheduler {
             _ => Branch::AppointmentByMinimum,
         });
         min(NAP_US, max(early_us, least_us))
+    }
+
+    /// The first in the lane is refused. Those behind him keep its place: it comes back for them at once.
+    fn keep_place(&mut self, lane: i64, units: i64, now_us: i64) {
+        self.waiters.entry(lane).and_modify(|row| {
+            row.units = units;
+            row.appointment_us = now_us;
+        });
     }
 
     fn book(&mut self, lane: i64, waiter: Waiter, now_us: i64, seen: &mut dyn FnMut(Branch)) {
@@ -514,6 +529,8 @@ impl Head {
 const MILLION: i64 = 1_000_000;
 /// Nobody sleeps longer: new settings and dead lanes are noticed by then.
 const NAP_US: i64 = 5 * MILLION;
+/// A class whose floor is due may have to wait for so many calls that are due before it, and loses nothing by it.
+const CALLS_BEHIND: i64 = 3;
 /// Callers get at most one fence in so long.
 const FENCE_CAP_US: i64 = 10 * MILLION;
 /// A lane not seen for this long is gone.

@@ -76,16 +76,10 @@ impl State {
         let max_cost = f64::from(one.plan.limit.max_cost);
         let classes = one.plan.classes.clone();
         let measured = one.measured.clone();
-        // A share that is due is claimed at the next free slot, behind those that are due before it; what passes meanwhile is
-        // lost where it is more than the lookahead.
-        let with_floor = classes.iter().filter(|class| class.floor_ppm > 0).count() as f64;
-        let ahead = one.plan.lookahead.as_nanos() as f64 / one.plan.spaced_by() as f64;
-        let lost = (with_floor * max_cost - ahead).max(0.0);
         let always_waits = |class: &ClassPlan| !class.stays_below;
         for (class, (units, _)) in classes.iter().zip(&measured).filter(|(class, _)| always_waits(class)) {
             let floor = f64::from(class.floor_ppm) / 1e6;
-            let share = 1.0 / (1.0 / floor + lost);
-            let least = share * all * 0.97 - 2.0 * max_cost - 1.0;
+            let least = floor * all * 0.98 - 2.0 * max_cost - 1.0;
             if floor > 0.0 {
                 self.tallies.check(Name::Floors, *units as f64 >= least, || {
                     format!("class {} of budget {number} got {units} of {all} units, its floor is {floor}", class.name)

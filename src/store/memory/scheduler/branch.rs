@@ -29,6 +29,8 @@ pub enum Branch {
     AppointmentByNap,
     AppointmentByMinimum,
     KeptItsPlace,
+    /// For those behind the caller who was refused.
+    KeptItsPlaceThroughRefusal,
     ChangedClass,
     Swept,
     WaitsNoMore,
@@ -36,7 +38,7 @@ pub enum Branch {
 
 impl Branch {
     /// Every branch there is.
-    pub const ALL: [Branch; 29] = [
+    pub const ALL: [Branch; 30] = [
         Branch::Paused,
         Branch::CostOutOfRange,
         Branch::UnknownClass,
@@ -63,6 +65,7 @@ impl Branch {
         Branch::AppointmentByNap,
         Branch::AppointmentByMinimum,
         Branch::KeptItsPlace,
+        Branch::KeptItsPlaceThroughRefusal,
         Branch::ChangedClass,
         Branch::Swept,
         Branch::WaitsNoMore,
