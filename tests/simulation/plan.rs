@@ -169,7 +169,7 @@ impl Plan {
         let wanted = rng.usize(3..=6);
         while kinds.len() < wanted {
             // More of those that make the store forget: the fence is the last thing between them and the vendor.
-            let forgets = rng.u32(0..4) == 0;
+            let forgets = rng.u32(0..6) == 0;
             kinds.insert(if forgets { pick(rng, &[Kind::Crash, Kind::Promotion]) } else { pick(rng, &Kind::ALL) });
         }
         // Only here does an answer fit that comes after its call's end.
@@ -178,7 +178,7 @@ impl Plan {
         }
         let mut faults = Vec::new();
         for kind in kinds {
-            for _ in 0..kind.most().min(rng.usize(1..=4)) {
+            for _ in 0..rng.usize(1..=kind.most()) {
                 faults.push((rng.u64(2 * SECOND..chaos), kind));
             }
         }
