@@ -216,7 +216,13 @@ impl State {
         // It takes effect only if nothing came before.
         let cancels = self.spells.hits(Kind::Cancelled, now, &mut self.rng);
         let goes_after = cancels.then(|| self.rng.u64(0..=4 * interval.min(SECOND)));
-        let holds = if self.hits(Kind::Holding) { self.rng.u64(0..=400 * MS) } else { 0 };
+        // For long, or until about the end of the send window.
+        let closes = self.budgets[lane.budget].plan.limit.send_window.as_nanos() as True;
+        let holds = match self.hits(Kind::Holding) {
+            true if self.rng.bool() => self.rng.u64(0..=400 * MS),
+            true => self.rng.u64(closes.saturating_sub(5 * MS)..=closes + 2 * MS),
+            false => 0,
+        };
         let max_wait = if well {
             Duration::from_secs(30)
         } else if impatient {

@@ -115,12 +115,18 @@ impl State {
             return;
         }
         let now_us = answer.store_us;
+        let appointment_us = match answer.reason {
+            None => answer.retry_us.map(|retry_us| now_us + retry_us),
+            // The first in the lane is refused; those behind it keep the lane's place and come back at once.
+            Some("patience") if ask.costs.len() > 1 && self.budgets[budget].order.waits(ask.lane) => Some(now_us),
+            Some(_) => None,
+        };
         let decision = Decision {
             lane: ask.lane,
             class,
             now_us,
             first_slot_us: answer.waits_us.first().map(|wait_us| now_us + wait_us),
-            appointment_us: answer.retry_us.filter(|_| answer.reason.is_none()).map(|retry_us| now_us + retry_us),
+            appointment_us,
             grace_us: answer.send_window_us,
         };
         let era = Era { epoch: self.service.epoch, steps: seen.steps, fences: answer.fences };

@@ -41,6 +41,10 @@ pub struct Decision {
 }
 
 impl Order {
+    pub fn waits(&self, lane: i64) -> bool {
+        self.waiting.contains_key(&lane)
+    }
+
     pub fn decided(&mut self, era: Era, decision: &Decision, tallies: &mut Tallies) {
         if (self.era.epoch, self.era.fences) != (era.epoch, era.fences) {
             self.waiting.clear();
@@ -49,7 +53,7 @@ impl Order {
         }
         self.era = era;
         let Decision { lane, class, now_us, grace_us, .. } = *decision;
-        if let Some(slot_us) = decision.first_slot_us.filter(|_| !self.waiting.contains_key(&lane)) {
+        if let Some(slot_us) = decision.first_slot_us.filter(|_| !self.waits(lane)) {
             let due = |place: &&Place| {
                 let in_time = |at_us: i64| at_us <= slot_us && at_us + grace_us >= now_us;
                 place.class == class && place.appointment_us.is_some_and(in_time)

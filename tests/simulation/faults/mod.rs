@@ -77,7 +77,12 @@ kinds! {
 impl Kind {
     /// How often it comes in one seed at the most.
     pub fn most(self) -> usize {
-        if matches!(self, Kind::IdleHour | Kind::Suspended) { 1 } else { 4 }
+        match self {
+            Kind::IdleHour | Kind::Suspended => 1,
+            // Few of them come in the moment in which something is promised that they forget.
+            Kind::Crash | Kind::Promotion => 10,
+            _ => 4,
+        }
     }
 }
 
