@@ -1,7 +1,8 @@
-//! One caller beside the bare UPDATE, in turns so short that a slow moment of the disk or of the machine meets all of them.
+//! One caller beside the bare UPDATE, in turns of a few calls, so that a slow moment of the disk or of the machine meets all.
 //!
-//! In a run each subject has many slices, and each turn begins with another one. A run's figure is the ratio of two medians
-//! of that run; the median of the runs is what counts, with the least and the most of them.
+//! In a turn each subject makes its calls, and each turn begins with another one. Some turns are a block, whose figure is the
+//! ratio of two medians; a run's figure is the median of its blocks. (Of a disk that is now fast and now slow, the median of
+//! a whole run lies now here and now there.) The median of the runs is what counts, with the least and the most of them.
 
 use std::time::{Duration, Instant};
 
@@ -27,11 +28,16 @@ const TABLE: &str = "peers_one_caller_in_turns";
 const STATEMENT: &str = "SELECT pg_catalog.record_send(call_budget.call_budget_acquire($1, $2, $3, $4, $5, $6))";
 const PATIENCE_US: i64 = 10_000_000;
 
-/// How long, how often, how many times.
+/// Calls of one subject in a turn, after one that wakes what slept and is not counted.
+const CALLS: usize = 2;
+const TURNS_OF_A_BLOCK: usize = 12;
+
+/// How long and how often.
 struct Plan {
-    slice: Duration,
-    turns: usize,
+    run: Duration,
     runs: usize,
+    /// Of each subject in each run, to read its CPU: a look costs the server more than a call.
+    long: Duration,
 }
 
 #[derive(Serialize)]
@@ -41,7 +47,7 @@ pub struct Row {
     calls: usize,
     /// The median over the runs of each run's median.
     p50_us: f64,
-    /// p50 over that of the bare UPDATE of the same run: the median over the runs, the least, the most.
+    /// p50 over that of the bare UPDATE of the same block: the median over the runs, the least, the most.
     pub over_sent_as_ours: f64,
     pub over_sent_as_ours_min: f64,
     pub over_sent_as_ours_max: f64,
@@ -69,11 +75,15 @@ struct Alone {
     lane: i64,
 }
 
-/// What one subject did in all its slices.
+/// What one subject did.
 #[derive(Default)]
 struct Done {
     calls: usize,
+    /// Of each run.
     medians_us: Vec<f64>,
+    /// Of each run and each of its blocks.
+    blocks_us: Vec<Vec<f64>>,
+    long_calls: usize,
     server_cpu: Duration,
     client_cpu: Duration,
 }
@@ -85,8 +95,8 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
     }
     let urls = [(Commit::On, ground.url()), (Commit::Off, make_forgetful_role(ground).await?)];
     let plan = match options.smoke {
-        true => Plan { slice: Duration::from_millis(5), turns: 4, runs: 1 },
-        false => Plan { slice: Duration::from_millis(20), turns: 40, runs: 5 },
+        true => Plan { run: Duration::from_millis(100), runs: 1, long: Duration::from_millis(20) },
+        false => Plan { run: Duration::from_secs(4), runs: 5, long: Duration::from_millis(100) },
     };
     let mut rows = Vec::new();
     for (commit, url) in urls {
@@ -94,11 +104,10 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
         rows.extend(in_turns(ground, &mut subjects, &plan, commit).await?);
     }
     let title = format!(
-        "One caller, one key, in turns: {} runs of {} turns, {} ms for each; p50 over that of the bare UPDATE of the same \
-         run, the median of the runs, the least and the most:",
+        "One caller, one key, in turns of {CALLS} calls each: {} runs of {} s. p50 over that of the bare UPDATE: the median of \
+         the runs, the least and the most:",
         plan.runs,
-        plan.turns,
-        plan.slice.as_millis()
+        plan.run.as_secs_f64()
     );
     let columns = [
         "subject",
@@ -120,25 +129,28 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
 async fn in_turns(ground: &Ground, subjects: &mut [Subject], plan: &Plan, commit: Commit) -> Outcome<Vec<Row>> {
     let mut done: Vec<Done> = subjects.iter().map(|_| Done::default()).collect();
     for _ in 0..plan.runs {
-        let mut waits = vec![Took::default(); subjects.len()];
-        for turn in 0..plan.turns {
-            for place in 0..subjects.len() {
-                // Whose turn comes after whose changes too: after an even one they go backwards.
-                let place = if turn % 2 == 0 { place } else { subjects.len() - 1 - place };
-                let at = (turn / 2 + place) % subjects.len();
-                let took = slice(ground, &mut subjects[at], &mut done[at], plan.slice).await?;
-                waits[at].append(took);
+        let mut whole = vec![Took::default(); subjects.len()];
+        done.iter_mut().for_each(|done| done.blocks_us.push(Vec::new()));
+        let begin = Instant::now();
+        while begin.elapsed() < plan.run {
+            let blocks = block(subjects).await?;
+            for ((mut waits, whole), done) in blocks.into_iter().zip(&mut whole).zip(&mut done) {
+                done.calls += waits.count();
+                done.blocks_us.last_mut().ok_or("no run")?.push(waits.percentile_us(0.5));
+                whole.append(waits);
             }
         }
-        for (waits, done) in waits.iter_mut().zip(&mut done) {
-            done.calls += waits.count();
+        for ((subject, waits), done) in subjects.iter_mut().zip(&mut whole).zip(&mut done) {
             done.medians_us.push(waits.percentile_us(0.5));
+            long_turn(ground, subject, done, plan.long).await?;
         }
     }
-    let medians =
-        |name| subjects.iter().position(|subject| subject.name() == name).map(|at| done[at].medians_us.clone());
-    let bare = medians(Shape::Bare.name()).ok_or("no bare UPDATE")?;
-    let prepared = medians(Shape::BarePrepared.name()).ok_or("no prepared UPDATE")?;
+    let blocks = |name| {
+        let at = subjects.iter().position(|subject| subject.name() == name);
+        at.map(|at| done[at].blocks_us.clone())
+    };
+    let bare = blocks(Shape::Bare.name()).ok_or("no bare UPDATE")?;
+    let prepared = blocks(Shape::BarePrepared.name()).ok_or("no prepared UPDATE")?;
     let rows = subjects.iter().zip(done).map(|(subject, done)| done.row(subject.name(), commit, &bare, &prepared));
     rows.collect()
 }
@@ -158,23 +170,39 @@ async fn subjects(ground: &Ground, url: &str, commit: Commit) -> Outcome<Vec<Sub
     Ok(subjects)
 }
 
-/// One call after the other. The first of a slice wakes what slept, and is not counted.
-async fn slice(ground: &Ground, subject: &mut Subject, done: &mut Done, time: Duration) -> Outcome<Took> {
+/// So many turns, and how long each subject's calls took in them.
+async fn block(subjects: &mut [Subject]) -> Outcome<Vec<Took>> {
+    let mut waits = vec![Took::default(); subjects.len()];
+    for turn in 0..TURNS_OF_A_BLOCK {
+        for place in 0..subjects.len() {
+            // Whose turn comes after whose changes too: after an even one they go backwards.
+            let place = if turn % 2 == 0 { place } else { subjects.len() - 1 - place };
+            let at = (turn / 2 + place) % subjects.len();
+            subjects[at].grant().await?;
+            let mut asked = Instant::now();
+            for _ in 0..CALLS {
+                subjects[at].grant().await?;
+                let granted = Instant::now();
+                waits[at].add(granted - asked);
+                asked = granted;
+            }
+        }
+    }
+    Ok(waits)
+}
+
+/// Many calls of one subject, for the CPU of each.
+async fn long_turn(ground: &Ground, subject: &mut Subject, done: &mut Done, time: Duration) -> Outcome<()> {
     subject.grant().await?;
     let server = ground.spent().await?.cpu;
-    let client = own_cpu();
-    let mut took = Took::default();
-    let begin = Instant::now();
-    let mut asked = begin;
-    while asked - begin < time {
+    let (client, begin) = (own_cpu(), Instant::now());
+    while begin.elapsed() < time {
         subject.grant().await?;
-        let granted = Instant::now();
-        took.add(granted - asked);
-        asked = granted;
+        done.long_calls += 1;
     }
     done.client_cpu += own_cpu().saturating_sub(client);
     done.server_cpu += ground.spent().await?.cpu.saturating_sub(server);
-    Ok(took)
+    Ok(())
 }
 
 impl Subject {
@@ -225,16 +253,18 @@ fn slots(record: &[u8]) -> Option<i32> {
 }
 
 impl Done {
-    fn row(self, subject: &'static str, commit: Commit, bare: &[f64], prepared: &[f64]) -> Outcome<Row> {
-        let over = |floor: &[f64]| {
-            let mut ratios: Vec<f64> = self.medians_us.iter().zip(floor).map(|(own, floor)| own / floor).collect();
+    fn row(self, subject: &'static str, commit: Commit, bare: &[Vec<f64>], prepared: &[Vec<f64>]) -> Outcome<Row> {
+        let of_run =
+            |(own, floor): (&Vec<f64>, &Vec<f64>)| median(own.iter().zip(floor).map(|(own, floor)| own / floor));
+        let over = |floor: &[Vec<f64>]| {
+            let mut ratios: Vec<f64> = self.blocks_us.iter().zip(floor).map(of_run).collect();
             ratios.sort_by(f64::total_cmp);
             let ends = ratios.first().copied().zip(ratios.last().copied());
             ends.filter(|(least, most)| *least > 0.0 && most.is_finite())
                 .map(|(least, most)| (median(ratios), least, most))
         };
         let (bare, prepared) = over(bare).zip(over(prepared)).ok_or_else(|| format!("{subject}: not measured"))?;
-        let per_call = |cpu: Duration| cpu.as_secs_f64() * 1e6 / self.calls as f64;
+        let per_call = |cpu: Duration| cpu.as_secs_f64() * 1e6 / self.long_calls as f64;
         Ok(Row {
             subject,
             commit: commit.name(),
