@@ -201,12 +201,14 @@ DECLARE
 BEGIN
     IF cardinality(costs) = 1 THEN
         SELECT greatest(h.last_slot_us + h.last_cost * b.interval_us, b.fenced_until_us, b.blocked_until_us, now_us) AS base_us,
-               h.waiting, h.last_seen_us,
-               (SELECT r.timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = h.budget) AS timeline
+               h.last_seen_us,
+               -- Not looked for where somebody waits: that is for the whole decision.
+               CASE WHEN h.waiting = 0 THEN
+                   (SELECT r.timeline FROM call_budget.call_budget_remembered AS r WHERE r.budget = h.budget) END AS timeline
           INTO s FROM call_budget.call_budget_schedule AS h WHERE h.budget = b.name;
         -- Nobody waits, the slot is near, nothing was forgotten, and the clock did not step back.
-        IF costs[1] <= b.max_cost AND NOT b.paused AND s.waiting = 0
-            AND s.base_us <= now_us + b.lookahead_us AND s.timeline IS NOT NULL AND s.last_seen_us <= now_us OR b.name = ''
+        IF s.timeline IS NOT NULL AND costs[1] <= b.max_cost AND NOT b.paused
+            AND s.base_us <= now_us + b.lookahead_us AND s.last_seen_us <= now_us OR b.name = ''
         THEN
             UPDATE call_budget.call_budget_class AS x
                SET last_slot_us = s.base_us, granted = x.granted + 1,

@@ -39,6 +39,7 @@ async fn run(options: &Options) -> Outcome<()> {
     let mut report = Report::new(&ground).await?;
     for part in options.parts() {
         match part {
+            Part::OneCaller => peers::one_caller::run(&ground, options, &mut report).await?,
             Part::Peers => peers::run(&ground, options, &mut report).await?,
             Part::Growth => growth::run(&ground, options, &mut report).await?,
             Part::Client => client::run(&ground, options, &mut report).await?,

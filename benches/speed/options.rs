@@ -35,6 +35,8 @@ pub struct Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
+    /// One caller beside the bare UPDATE, in short turns
+    OneCaller,
     /// Acquire beside what others do with a row
     Peers,
     /// How cost grows with the rate, with lanes, and with a million grants

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::judge::{Account, Arrival, Span, Stop};
+use super::judge::{Account, Arrival, Span, Stop, Word};
 use super::member::{Orders, Told};
 use crate::tools::kept::signal;
 
@@ -32,6 +32,19 @@ pub struct Fleet {
     accounts: Vec<Account>,
     stops: Vec<Stop>,
     started: usize,
+    told: Words,
+}
+
+type Words = Arc<Mutex<Vec<Word>>>;
+
+/// What is left of a fleet.
+pub struct Past {
+    /// What each process has told.
+    pub accounts: Vec<Account>,
+    pub stops: Vec<Stop>,
+    pub told: Vec<Word>,
+    /// Of processes that did not end as they should.
+    pub broken: Vec<String>,
 }
 
 /// One process. It is killed when dropped.
@@ -56,7 +69,14 @@ impl Fleet {
         let tasks: Vec<Task> = plan::spread(PROCESSES).into_iter().flatten().collect();
         let task = tasks.first().expect("a fleet has tasks").clone();
         let orders = Orders { settings, url, budget: plan::BUDGET.into(), vendor, task };
-        let mut fleet = Self { orders, running: Vec::new(), accounts: Vec::new(), stops: Vec::new(), started: 0 };
+        let mut fleet = Self {
+            orders,
+            running: Vec::new(),
+            accounts: Vec::new(),
+            stops: Vec::new(),
+            started: 0,
+            told: Words::default(),
+        };
         for task in tasks {
             fleet.add(task).await?;
         }
@@ -64,7 +84,7 @@ impl Fleet {
     }
 
     async fn add(&mut self, task: Task) -> Result<u32, String> {
-        let member = Member::start(&Orders { task, ..self.orders.clone() }).await?;
+        let member = Member::start(&Orders { task, ..self.orders.clone() }, Arc::clone(&self.told)).await?;
         let pid = member.pid;
         self.running.push(member);
         self.started += 1;
@@ -124,16 +144,20 @@ impl Fleet {
         Some(format!("process {pid} of the fleet ended by itself: {status}"))
     }
 
-    /// Ends every process in order. Returns what each has told, and when processes were stopped.
-    pub async fn end(mut self) -> Result<(Vec<Account>, Vec<Stop>), String> {
+    /// Ends every process in order.
+    pub async fn end(mut self) -> Past {
         let mut running = std::mem::take(&mut self.running);
         for member in &mut running {
             member.stdin = None;
         }
+        let mut broken = Vec::new();
         for member in running {
-            self.accounts.push(member.end().await?);
+            let (account, wrong) = member.end().await;
+            self.accounts.push(account);
+            broken.extend(wrong);
         }
-        Ok((self.accounts, self.stops))
+        let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        Past { accounts: self.accounts, stops: self.stops, told, broken }
     }
 }
 
@@ -144,7 +168,7 @@ pub struct Stopped {
 }
 
 impl Member {
-    async fn start(orders: &Orders) -> Result<Self, String> {
+    async fn start(orders: &Orders, words: Words) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("a process of the fleet cannot be started: {error}");
         let mut child = Command::new(std::env::current_exe().map_err(failed)?)
             .arg("--member")
@@ -165,8 +189,18 @@ impl Member {
             let heard = Arc::clone(&heard);
             async move {
                 while let Ok(Some(line)) = lines.next_line().await {
-                    let Ok(told) = serde_json::from_str(&line) else { continue };
-                    *heard.lock().unwrap_or_else(PoisonError::into_inner) = Heard { told, at_us: now_us() };
+                    let at_us = now_us();
+                    let what = match serde_json::from_str::<Told>(&line) {
+                        Ok(told) => {
+                            let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                            let failures = told.store_failures - heard.told.store_failures;
+                            *heard = Heard { told, at_us };
+                            (failures > 0).then(|| format!("{failures} more store calls failed"))
+                        }
+                        Err(_) => Some(line),
+                    };
+                    let word = what.map(|what| Word { at_us, pid, what });
+                    words.lock().unwrap_or_else(PoisonError::into_inner).extend(word);
                 }
             }
         });
@@ -181,16 +215,21 @@ impl Member {
         self.account(Some(gone_us.saturating_sub(heard_us)))
     }
 
-    async fn end(mut self) -> Result<Account, String> {
+    /// Its account, and what was wrong with how it ended.
+    async fn end(mut self) -> (Account, Option<String>) {
         self.stdin = None;
-        let ended = timeout(PATIENCE, self.child.wait()).await;
-        let status = ended.map_err(|_| format!("process {} did not end within {PATIENCE:?}", self.pid))?;
-        let status = status.map_err(|error| format!("process {}: {error}", self.pid))?;
-        if !status.success() {
-            return Err(format!("process {} ended with {status}", self.pid));
-        }
+        let pid = self.pid;
+        let wrong = match timeout(PATIENCE, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => None,
+            Ok(Ok(status)) => Some(format!("process {pid} ended with {status}")),
+            Ok(Err(error)) => Some(format!("process {pid}: {error}")),
+            Err(_) => {
+                let _ = self.child.kill().await;
+                Some(format!("process {pid} did not end within {PATIENCE:?}"))
+            }
+        };
         let _ = timeout(PATIENCE, &mut self.reader).await;
-        Ok(self.account(None))
+        (self.account(None), wrong)
     }
 
     fn account(&self, unheard_us: Option<u64>) -> Account {

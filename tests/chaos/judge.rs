@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::schedule::{Kind, counts};
+use super::steps;
 use super::windows::{Times, Windows};
 
 /// A span of the machine's clock in microseconds, both ends included.
@@ -47,6 +48,8 @@ pub struct Fault {
     pub needs: Duration,
     /// Grants that the store may have forgotten by it.
     pub forgettable: u64,
+    /// When nobody could be granted anything, where it is a fault of that sort.
+    pub silent: Option<Span>,
     pub note: String,
 }
 
@@ -80,6 +83,13 @@ pub struct Rule {
     pub lookahead_us: u64,
 }
 
+impl Rule {
+    /// How long what had been promised before something happened may still arrive.
+    pub fn under_way_us(self) -> u64 {
+        self.lookahead_us + self.interval_us + self.send_window_us + self.jitter_us
+    }
+}
+
 /// Everything that was seen.
 #[derive(Clone, Debug)]
 pub struct Evidence {
@@ -99,16 +109,36 @@ pub struct Evidence {
     pub granted: BTreeMap<String, u64>,
     /// What was still running at the end.
     pub left_running: Vec<String>,
+    /// What processes said of the store, in their order.
+    pub told: Vec<Word>,
+    /// What of the run itself did not work, and so ended it early.
+    pub broken: Vec<String>,
 }
 
-/// What is asked of a run.
+/// Something that a process said.
 #[derive(Clone, Debug)]
+pub struct Word {
+    pub at_us: u64,
+    pub pid: u32,
+    pub what: String,
+}
+
+/// What is asked of a run. The limit itself has no margin.
+#[derive(Clone, Debug, Serialize)]
 pub struct Bounds {
     pub least_use: f64,
     /// From healing to the first arrival, besides what the kind itself needs.
+    #[serde(rename = "recovery_ms", serialize_with = "in_ms")]
     pub recovery: Duration,
+    /// That were played, not planned.
+    pub least_faults: usize,
+    pub least_kinds: usize,
     /// Each of these must have happened.
     pub kinds: Vec<Kind>,
+}
+
+fn in_ms<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64() * 1e3)
 }
 
 /// What became of one class's slots.
@@ -150,7 +180,8 @@ pub struct Judgement {
     pub books: BTreeMap<String, Books>,
     pub forgotten_at_most: u64,
     pub violations: Vec<Violation>,
-    /// There were violations, each while the vendor stood still: neither pass nor fail. One outside of stalls is a failure.
+    /// There were violations, each while the vendor stood still, and nothing else stands against the run: neither pass nor
+    /// fail.
     pub inconclusive: bool,
     /// What stands against the run, a sentence each.
     pub because: Vec<String>,
@@ -184,13 +215,16 @@ pub fn judge(evidence: &Evidence, bounds: &Bounds) -> Judgement {
     let kept = Times::of(arrivals.iter().filter(|one| !is_late(one) || !excused(one)).map(|arrival| arrival.at_us));
     let over: Vec<(Span, u64)> = kept
         .over_limit(rule.window_us, rule.limit)
-        .filter(|(span, units)| !explained_by_a_step(evidence, *span, units - rule.limit))
+        .filter(|(span, units)| !steps::explain(evidence, *span, units - rule.limit))
         .collect();
     if !over.is_empty() {
         because.push(format!("{} windows held more than {} calls", over.len(), rule.limit));
     }
     violations.extend(over.iter().map(|(span, units)| violation(format!("a window held {units} calls"), *span)));
 
+    // From here on it is nothing that the vendor's own clock could have got wrong.
+    let by_the_clock = because.len();
+    because.extend(evidence.broken.iter().cloned());
     let duplicate_nonces = duplicates(arrivals);
     if duplicate_nonces > 0 {
         because.push(format!("{duplicate_nonces} nonces came twice"));
@@ -205,6 +239,16 @@ pub fn judge(evidence: &Evidence, bounds: &Bounds) -> Judgement {
     for kind in bounds.kinds.iter().filter(|kind| !faults.contains_key(kind)) {
         because.push(format!("there was no {}", kind.name()));
     }
+    if evidence.faults.len() < bounds.least_faults || faults.len() < bounds.least_kinds {
+        because.push(format!(
+            "{} faults of {} kinds were played, {} of {} are due",
+            evidence.faults.len(),
+            faults.len(),
+            bounds.least_faults,
+            bounds.least_kinds
+        ));
+    }
+    because.extend(evidence.faults.iter().filter_map(|fault| toothless(evidence, fault)));
     let forgotten_at_most = evidence.faults.iter().map(|fault| fault.forgettable).sum();
     let books = books(evidence, forgotten_at_most, &mut because);
     because.extend(evidence.left_running.iter().map(|what| format!("left running: {what}")));
@@ -230,7 +274,9 @@ pub fn judge(evidence: &Evidence, bounds: &Bounds) -> Judgement {
         recovery_ms,
         books,
         forgotten_at_most,
-        inconclusive: !violations.is_empty() && violations.iter().all(|violation| violation.during_a_stall),
+        inconclusive: !violations.is_empty()
+            && violations.iter().all(|violation| violation.during_a_stall)
+            && because.len() == by_the_clock,
         violations,
         because,
     }
@@ -241,15 +287,6 @@ fn explained_by_a_stop(evidence: &Evidence, arrival: &Arrival) -> bool {
     let open = arrival.closes_us.saturating_sub(evidence.rule.send_window_us);
     let between = Span { from_us: open, to_us: arrival.at_us };
     evidence.stops.iter().any(|stop| stop.pid == arrival.pid && stop.span.touches(between))
-}
-
-/// After a step forward calls of processes that have not called before may come early: as many as can be out at once, while
-/// what had been promised before the step is under way.
-fn explained_by_a_step(evidence: &Evidence, window: Span, too_many: u64) -> bool {
-    let Rule { interval_us, send_window_us, jitter_us, lookahead_us, .. } = evidence.rule;
-    let under_way_us = lookahead_us + interval_us + send_window_us + jitter_us;
-    too_many <= lookahead_us / interval_us + 1
-        && evidence.steps_us.iter().any(|at| window.touches(Span { from_us: *at, to_us: at + under_way_us }))
 }
 
 fn duplicates(arrivals: &[Arrival]) -> u64 {
@@ -303,11 +340,21 @@ fn use_outside_faults(evidence: &Evidence) -> (f64, u64) {
     (if offered == 0 { 0.0 } else { sent as f64 / offered as f64 }, calm_us)
 }
 
+/// What to say of a fault that must keep everybody from calling, and did not. What had been promised before may still come.
+fn toothless(evidence: &Evidence, fault: &Fault) -> Option<String> {
+    let Span { from_us, to_us } = fault.silent?;
+    let from_us = from_us + evidence.rule.under_way_us();
+    let came = evidence.arrivals.iter().filter(|one| (from_us..to_us).contains(&one.at_us)).count();
+    let at_s = fault.begin_us.saturating_sub(evidence.run.from_us) as f64 / 1e6;
+    (came > 0).then(|| format!("{} at {at_s:.1} s did not bite: {came} calls came meanwhile", fault.kind.name()))
+}
+
 /// Per class: what the store granted is what the processes know of, give or take what was lost, what killed ones took along, and what
-/// the store has forgotten.
+/// the store has forgotten. That last is one allowance for all classes together.
 fn books(evidence: &Evidence, forgotten_at_most: u64, because: &mut Vec<String>) -> BTreeMap<String, Books> {
     let Rule { interval_us, lookahead_us, .. } = evidence.rule;
     let mut books = BTreeMap::new();
+    let mut forgotten = 0;
     for (class, granted) in &evidence.granted {
         let of_class = || evidence.accounts.iter().filter(|account| account.class == *class);
         let sum = |part: fn(&Account) -> u64| of_class().map(part).sum::<u64>();
@@ -322,14 +369,21 @@ fn books(evidence: &Evidence, forgotten_at_most: u64, because: &mut Vec<String>)
         };
         let known = class_books.permits + class_books.dropped;
         let most = known + class_books.lost + killed_at_most;
-        if *granted > most || granted + forgotten_at_most < known {
+        if *granted > most {
             because.push(format!(
                 "the books of class {class} do not balance: {granted} granted, {known} known, {} lost and {killed_at_most} \
-                 with killed processes at most, {forgotten_at_most} forgotten at most",
+                 with killed processes at most",
                 class_books.lost
             ));
         }
+        forgotten += known.saturating_sub(*granted);
         books.insert(class.clone(), class_books);
+    }
+    if forgotten > forgotten_at_most {
+        because.push(format!(
+            "the books do not balance: processes know of {forgotten} that the store has not granted, {forgotten_at_most} \
+             can be forgotten"
+        ));
     }
     books
 }

@@ -1,5 +1,6 @@
 //! A process of the fleet: this program again, with `--member`. It reads its orders as one line of JSON, makes the calls of its
-//! tasks under the budget, and says every tenth of a second what it has done so far, until its stdin ends.
+//! tasks under the budget, and says every tenth of a second what it has done so far, until its stdin ends. Lines in between that are
+//! no JSON are the library's log and its refusals.
 
 use std::io::{BufRead, Read, Write};
 use std::net::SocketAddr;
@@ -20,6 +21,8 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+
+use crate::tools::slots::dropped;
 
 /// What a process is told.
 #[derive(Clone, Serialize, Deserialize)]
@@ -53,6 +56,7 @@ const SETTLE: Duration = Duration::from_millis(400);
 /// The process's own main.
 pub fn main() -> ExitCode {
     end_with_the_run();
+    tracing_subscriber::fmt().with_env_filter("call_budget=info").without_time().with_ansi(false).init();
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).expect("orders");
     let orders: Orders = serde_json::from_str(&line).expect("orders");
@@ -149,7 +153,11 @@ impl Process {
                 // A window that has closed is counted by the library.
                 let _ = permit.call(|| timeout(ATTEMPT_TIMEOUT, self.send(marks))).await;
             }
-            Err(_) => sleep(AFTER_A_REFUSAL).await,
+            Err(error) => {
+                let stage = error.stage().map_or("no stage", |stage| stage.as_str());
+                say(&format!("{} refused, {stage}: {error}", self.task.class));
+                sleep(AFTER_A_REFUSAL).await;
+            }
         }
     }
 
@@ -191,21 +199,21 @@ impl Process {
     }
 
     fn tell(&self) {
-        let line = serde_json::to_string(&Told::of(self.budget.counters())).expect("plain data") + "\n";
-        let mut stdout = std::io::stdout().lock();
-        // Whoever started it may be gone; then stdin has ended too.
-        let _ = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+        say(&serde_json::to_string(&Told::of(self.budget.counters())).expect("plain data"));
     }
+}
+
+fn say(line: &str) {
+    let mut stdout = std::io::stdout().lock();
+    // Whoever started it may be gone; then stdin has ended too.
+    let _ = stdout.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdout.flush());
 }
 
 impl Told {
     fn of(counters: Counters) -> Self {
         Self {
             permits: counters.permits,
-            dropped: counters.dropped_round_trip
-                + counters.dropped_late
-                + counters.dropped_unwanted
-                + counters.dropped_clock_step,
+            dropped: dropped(&counters),
             lost: counters.lost,
             lapsed: counters.lapsed,
             store_calls: counters.store_calls,

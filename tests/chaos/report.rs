@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::judge::{Books, Evidence, Judgement, Span, Violation};
+use super::judge::{Books, Bounds, Evidence, Fault, Judgement, Span, Violation, Word};
 use super::schedule::Kind;
 use super::windows::Windows;
 
 /// Violations that people are shown; programs get all.
 const SHOWN: usize = 10;
+/// A recovery that takes longer has to be explained.
+const SLOW_MS: f64 = 1000.0;
 
 /// The run as one JSON object. `Options` says what its fields mean.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub seed: u64,
+    pub bounds: Bounds,
     pub seconds: f64,
     pub processes: usize,
     pub limit: u64,
@@ -59,6 +62,9 @@ pub struct Listed {
     /// Null: it never did.
     pub recovery_ms: Option<f64>,
     pub note: String,
+    /// Where it took longer than a second to recover: what the processes said of the store, in ms since its healing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,7 +81,7 @@ pub struct Stall {
 }
 
 impl Report {
-    pub fn of(seed: u64, evidence: &Evidence, judgement: Judgement, not_tried: Vec<String>) -> Self {
+    pub fn of(seed: u64, evidence: &Evidence, bounds: Bounds, judgement: Judgement, not_tried: Vec<String>) -> Self {
         let Evidence { rule, run, accounts, .. } = evidence;
         let since = |at_us: u64| rounded(at_us.saturating_sub(run.from_us) as f64 / 1e6);
         let sends = |from_us: u64, to_us: u64| {
@@ -88,11 +94,17 @@ impl Report {
             sends_meanwhile: sends(fault.begin_us, fault.healed_us),
             recovery_ms: recovery_ms.map(rounded),
             note: fault.note.clone(),
+            told: if recovery_ms.is_none_or(|ms| ms > SLOW_MS) {
+                told(evidence, fault, *recovery_ms)
+            } else {
+                Vec::new()
+            },
         });
         let placed = |violation: Violation| Placed { at_s: since(violation.span.to_us), violation };
         let stall = |span: &Span| Stall { at_s: since(span.from_us), for_ms: (span.to_us - span.from_us) as f64 / 1e3 };
         Self {
             seed,
+            bounds,
             seconds: rounded((run.to_us - run.from_us) as f64 / 1e6),
             processes: evidence.processes,
             limit: rule.limit,
@@ -144,6 +156,13 @@ impl Report {
                 100.0 * self.use_outside_faults,
                 self.seconds_outside_faults
             ),
+            format!(
+                "asked for: {:.0} % of these slots, recovery within {} ms and what a kind needs, {} faults of {} kinds",
+                100.0 * self.bounds.least_use,
+                self.bounds.recovery.as_millis(),
+                self.bounds.least_faults,
+                self.bounds.least_kinds.max(self.bounds.kinds.len())
+            ),
             String::new(),
         ];
         lines.push(format!("{:<18}{:>6}  {}", "fault", "count", "worst recovery"));
@@ -152,6 +171,10 @@ impl Report {
             format!("{:<18}{count:>6}  {worst}", kind.name())
         }));
         lines.push(String::new());
+        for slow in self.fault_list.iter().filter(|fault| !fault.told.is_empty()) {
+            lines.push(format!("{} at {} s was slow to recover, and meanwhile:", slow.kind.name(), slow.at_s));
+            lines.extend(slow.told.iter().map(|word| format!("  {word}")));
+        }
         if let Some(worst_ms) = self.stalls.iter().map(|stall| stall.for_ms).max_by(f64::total_cmp) {
             lines.push(format!("the vendor itself stood still {} times, {worst_ms:.0} ms at most", self.stalls.len()));
         }
@@ -169,6 +192,17 @@ impl Report {
         });
         lines.join("\n")
     }
+}
+
+/// From the fault's beginning to its recovery.
+fn told(evidence: &Evidence, fault: &Fault, recovery_ms: Option<f64>) -> Vec<String> {
+    let to_us = recovery_ms.map_or(u64::MAX, |ms| fault.healed_us + (ms * 1e3) as u64 + 100_000);
+    let meanwhile = evidence.told.iter().filter(|word| (fault.begin_us..=to_us).contains(&word.at_us));
+    let line = |word: &Word| {
+        let since_ms = (word.at_us as f64 - fault.healed_us as f64) / 1e3;
+        format!("{since_ms:>+7.0} ms  {:>7}  {}", word.pid, word.what.trim())
+    };
+    meanwhile.map(line).collect()
 }
 
 fn rounded(value: f64) -> f64 {

@@ -9,8 +9,8 @@ use call_budget::policy::Instant;
 use fastrand::Rng;
 use tokio::time::sleep;
 
-use super::faults::{self, Healed, Scene};
-use super::fleet::{Fleet, PROCESSES, Vendor, now_us};
+use super::faults::{self, Healed, Scene, Snapshot};
+use super::fleet::{Fleet, PROCESSES, Past, Vendor, now_us};
 use super::judge::{Evidence, Fault, Rule, Span};
 use super::processes::descendants;
 use super::schedule::{Kind, Planned, plan};
@@ -45,7 +45,7 @@ pub async fn run(plan: &Plan) -> Result<Evidence, String> {
     let (settings, url) = site.callers();
     let fleet = Fleet::start(settings, url, vendor.address()).await?;
     say(&format!("{PROCESSES} processes, PostgreSQL {}, commits {:?}", versions(&site).await?, site.commits));
-    let mut scene = Scene { site, fleet, steps_us: Vec::new() };
+    let mut scene = Scene { site, fleet, steps_us: Vec::new(), snapshot: None };
     until_arrival(&vendor, now_us(), None).await.ok_or("the fleet does not begin to call")?;
     sleep(WARM_UP).await;
 
@@ -56,16 +56,23 @@ pub async fn run(plan: &Plan) -> Result<Evidence, String> {
         planted.map_err(|error| format!("{sql}: {error}"))?;
         say(&format!("planted: {sql}"));
     }
-    let faults = play_all(plan, &mut scene, &vendor, begun).await?;
-    SystemClock.sleep_until(begun + plan.length).await;
-    let to_us = now_us();
-    if let Some(died) = scene.fleet.died() {
-        return Err(died);
-    }
-    let Scene { site, fleet, steps_us } = scene;
+    let mut faults = Vec::new();
+    let played = play_all(plan, &mut scene, &vendor, begun, &mut faults).await;
+    // What was seen until something broke is judged all the same.
+    let (to_us, mut broken) = match played {
+        Ok(()) => (now_us(), Vec::new()),
+        Err(Broke { at_us, why }) => (at_us, vec![why]),
+    };
+    broken.extend(scene.fleet.died().filter(|_| broken.is_empty()));
+    let Scene { site, fleet, steps_us, .. } = scene;
     let started = descendants(std::process::id());
     let processes = fleet.started();
-    let (accounts, stops) = fleet.end().await?;
+    let Past { accounts, stops, told, broken: ended } = fleet.end().await;
+    broken.extend(ended);
+    let granted = granted(&site).await.unwrap_or_else(|why| {
+        broken.push(format!("what the store granted is not known: {why}"));
+        BTreeMap::new()
+    });
     let mut evidence = Evidence {
         rule: rule(),
         run: Span { from_us, to_us },
@@ -76,8 +83,10 @@ pub async fn run(plan: &Plan) -> Result<Evidence, String> {
         stops,
         steps_us,
         accounts,
-        granted: granted(&site).await?,
+        granted,
         left_running: Vec::new(),
+        told,
+        broken,
     };
     drop(vendor);
     tokio::task::spawn_blocking(|| drop(site)).await.map_err(|error| error.to_string())?;
@@ -85,8 +94,22 @@ pub async fn run(plan: &Plan) -> Result<Evidence, String> {
     Ok(evidence)
 }
 
-async fn play_all(run: &Plan, scene: &mut Scene, vendor: &Vendor, begun: Instant) -> Result<Vec<Fault>, String> {
-    let mut played = Vec::new();
+/// Why a run ended early, and when that began.
+struct Broke {
+    at_us: u64,
+    why: String,
+}
+
+/// Plays what is planned until the run's length is over.
+async fn play_all(
+    run: &Plan,
+    scene: &mut Scene,
+    vendor: &Vendor,
+    begun: Instant,
+    played: &mut Vec<Fault>,
+) -> Result<(), Broke> {
+    // Of the fault that began to hold the snapshot that is held.
+    let mut holder = None;
     for Planned { kind, at, seed } in plan(run.seed, run.length, &run.kinds) {
         let calm = SystemClock.now() + CALM_AT_LEAST;
         SystemClock.sleep_until(calm.max(begun + at)).await;
@@ -95,19 +118,44 @@ async fn play_all(run: &Plan, scene: &mut Scene, vendor: &Vendor, begun: Instant
             break;
         }
         let begin_us = now_us();
-        let healed = faults::play(kind, scene, &mut Rng::with_seed(seed)).await;
-        let healed = healed.map_err(|why| format!("{} at {:.1} s: {why}", kind.name(), begin.as_secs_f64()))?;
+        let broke = |why| Broke {
+            at_us: begin_us,
+            why: format!("{} at {:.1} s cannot be played: {why}", kind.name(), begin.as_secs_f64()),
+        };
+        if let Some(over) = scene.snapshot.take_if(|held| held.is_due()) {
+            end_snapshot(over, holder.take(), played).await;
+        }
+        if kind == Kind::HeldSnapshot {
+            holder.get_or_insert(played.len());
+        }
+        let healed = faults::play(kind, scene, &mut Rng::with_seed(seed)).await.map_err(broke)?;
         let recovered_us = until_arrival(vendor, healed.at_us, healed.whom).await;
-        faults::clean_up(kind, scene).await.map_err(|why| format!("after {}: {why}", kind.name()))?;
+        faults::clean_up(kind, scene).await.map_err(broke)?;
+        if let Some(held) = &mut scene.snapshot {
+            held.go_on(&scene.site).await.map_err(broke)?;
+        }
         let over_us = now_us();
         say(&line(kind, begin, begin_us, &healed, recovered_us));
-        let Healed { at_us: healed_us, whom, needs, forgettable, note } = healed;
-        played.push(Fault { kind, begin_us, healed_us, over_us, whom, needs, forgettable, note });
+        let Healed { at_us: healed_us, whom, needs, forgettable, silent, note } = healed;
+        played.push(Fault { kind, begin_us, healed_us, over_us, whom, needs, forgettable, silent, note });
         if let Some(died) = scene.fleet.died() {
-            return Err(died);
+            return Err(Broke { at_us: now_us(), why: died });
         }
     }
-    Ok(played)
+    SystemClock.sleep_until(begun + run.length).await;
+    if let Some(held) = scene.snapshot.take() {
+        end_snapshot(held, holder, played).await;
+    }
+    Ok(())
+}
+
+/// Lets go of it and writes down, with the fault that began it, how it was.
+async fn end_snapshot(held: Snapshot, holder: Option<usize>, played: &mut [Fault]) {
+    let how = held.end().await;
+    say(&format!("{:>9}  held_snapshot    {how}", ""));
+    if let Some(fault) = holder.and_then(|number| played.get_mut(number)) {
+        fault.note = how;
+    }
 }
 
 /// Waits until somebody's request has come at or after that moment; `None`: nobody's did.

@@ -58,6 +58,15 @@ const CASES: &[Case] = &[
         |it| it.because.is_empty() && it.over_limit == 0 && it.over_limit_with_residuals > 0,
     ),
     (
+        "the same, of a process that has called before the step",
+        |evidence| {
+            evidence.steps_us.push(BEGIN + 20 * S);
+            burst(evidence, BEGIN + 5 * S, 1);
+            too_many(evidence);
+        },
+        |it| says(it, "windows held more than 18"),
+    ),
+    (
         "more calls too many than a forward step explains",
         |evidence| {
             evidence.steps_us.push(BEGIN + 20 * S);
@@ -80,6 +89,24 @@ const CASES: &[Case] = &[
             evidence.stalls.push(Span { from_us: BEGIN + 20 * S, to_us: BEGIN + 20 * S + 80_000 });
         },
         |it| it.inconclusive && it.over_limit > 0,
+    ),
+    (
+        "a violation while the vendor stood still, and a nonce twice",
+        |evidence| {
+            too_many(evidence);
+            evidence.stalls.push(Span { from_us: BEGIN + 20 * S, to_us: BEGIN + 20 * S + 80_000 });
+            evidence.arrivals[9].nonce = 3;
+        },
+        |it| !it.inconclusive && says(it, "nonces came twice"),
+    ),
+    (
+        "a violation while the vendor stood still, and a run that broke",
+        |evidence| {
+            too_many(evidence);
+            evidence.stalls.push(Span { from_us: BEGIN + 20 * S, to_us: BEGIN + 20 * S + 80_000 });
+            evidence.broken.push("no server".into());
+        },
+        |it| !it.inconclusive && says(it, "no server") && it.over_limit > 0,
     ),
     (
         "a violation while the vendor stood still, and another while it did not",
@@ -114,7 +141,7 @@ const CASES: &[Case] = &[
     (
         "a fault that recovers too late",
         |evidence| keep(evidence, |_, at_us| !(BEGIN + 10 * S..BEGIN + 14 * S).contains(&at_us)),
-        |it| says(it, "row_locked at 10.0 s recovered in 2"),
+        |it| says(it, "backend_killed at 10.0 s recovered in 2"),
     ),
     (
         "a fault that never recovers",
@@ -131,8 +158,27 @@ const CASES: &[Case] = &[
         |evidence| {
             evidence.faults.remove(0);
         },
-        |it| says(it, "there was no row_locked"),
+        |it| says(it, "there was no backend_killed") && says(it, "1 faults of 1 kinds were played, 2 of 2 are due"),
     ),
+    (
+        "faults enough, of too few kinds",
+        |evidence| evidence.faults[1].kind = Kind::BackendKilled,
+        |it| says(it, "2 faults of 1 kinds were played"),
+    ),
+    (
+        "a fault that should have kept everybody from calling",
+        |evidence| evidence.faults[0].silent = Some(Span { from_us: BEGIN + 10 * S, to_us: BEGIN + 12 * S }),
+        |it| says(it, "backend_killed at 10.0 s did not bite: 2"),
+    ),
+    (
+        "a fault that kept everybody from calling",
+        |evidence| {
+            evidence.faults[0].silent = Some(Span { from_us: BEGIN + 10 * S, to_us: BEGIN + 12 * S });
+            keep(evidence, |_, at_us| !(BEGIN + 10 * S..BEGIN + 12 * S).contains(&at_us));
+        },
+        |it| it.because.is_empty(),
+    ),
+    ("a run that broke", |evidence| evidence.broken.push("no server".into()), |it| says(it, "no server")),
     (
         "more granted than anybody knows of",
         |evidence| *evidence.granted.get_mut("order").expect("the class") += 1,
@@ -157,10 +203,20 @@ const CASES: &[Case] = &[
     (
         "less granted than was used",
         |evidence| evidence.accounts[0].permits += 1,
-        |it| says(it, "the books of class order"),
+        |it| says(it, "1 that the store has not granted, 0 can be forgotten"),
     ),
     (
-        "the same, as a crash may have forgotten it",
+        "less granted than was used in two classes, as a crash may have forgotten one",
+        |evidence| {
+            evidence.accounts[0].permits += 1;
+            evidence.accounts.push(Account { class: "index".into(), permits: 1, ..Account::default() });
+            evidence.granted.insert("index".into(), 0);
+            evidence.faults[0].forgettable = 1;
+        },
+        |it| says(it, "2 that the store has not granted, 1 can be forgotten"),
+    ),
+    (
+        "less granted than was used, as a crash may have forgotten it",
         |evidence| {
             evidence.accounts[0].permits += 1;
             evidence.faults[0].forgettable = 1;
@@ -179,7 +235,9 @@ pub fn run() -> Result<(), String> {
     let bounds = Bounds {
         least_use: 0.97,
         recovery: Duration::from_millis(1300),
-        kinds: vec![Kind::RowLocked, Kind::CallerStopped],
+        least_faults: 2,
+        least_kinds: 2,
+        kinds: vec![Kind::BackendKilled, Kind::CallerStopped],
     };
     for (name, spoil, is_judged) in CASES {
         let mut evidence = sound();
@@ -223,6 +281,7 @@ fn sound() -> Evidence {
         whom,
         needs: Duration::ZERO,
         forgettable: 0,
+        silent: None,
         note: String::new(),
     };
     let sent = arrivals.len() as u64;
@@ -232,12 +291,14 @@ fn sound() -> Evidence {
         processes: 1,
         arrivals,
         stalls: Vec::new(),
-        faults: vec![fault(Kind::RowLocked, 10, None), fault(Kind::CallerStopped, 30, Some(PID))],
+        faults: vec![fault(Kind::BackendKilled, 10, None), fault(Kind::CallerStopped, 30, Some(PID))],
         stops: Vec::new(),
         steps_us: Vec::new(),
         accounts: vec![Account { class: "order".into(), permits: sent, ..Account::default() }],
         granted: [("order".to_owned(), sent)].into(),
         left_running: Vec::new(),
+        told: Vec::new(),
+        broken: Vec::new(),
     }
 }
 

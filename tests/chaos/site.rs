@@ -2,6 +2,7 @@
 //! proxy, and a name server that says which of them the store's name stands for.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::{Client, NoTls};
 
 use crate::commits::Commits;
+use crate::fleet::now_us;
 use crate::support;
 use crate::tools::faketime::{self, Offset, SteppedClock};
 use crate::tools::kept::within;
@@ -65,6 +67,8 @@ const REACHED_AT: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 4), Ipv4Addr::new(12
 /// A standby whose primary comes back finds it at once, not after 5 s: commits that wait for it would. And a new file of the
 /// log is not first filled with 16 MB of nothing, for which they would wait too.
 const SETTINGS: [(&str, &str); 2] = [("wal_retrieve_retry_interval", "200ms"), ("wal_init_zero", "off")];
+const READ_TO_US: i64 = 1000;
+
 /// Whether servers can stand at two addresses of this machine, or why not.
 pub fn two_addresses() -> Result<(), String> {
     for address in [PRIMARY, STANDBY].into_iter().chain(REACHED_AT) {
@@ -185,9 +189,23 @@ impl Site {
     }
 
     /// Steps the primary's clock, from where it is.
-    pub fn step_clock(&mut self, by_us: i64) {
+    ///
+    /// # Errors
+    /// The server's own clock says that it did not step so far.
+    pub async fn step_clock(&mut self, by_us: i64) -> Result<(), String> {
+        let somebody = self.session().await?;
+        let before = clock_ahead_us(&somebody).await?;
         let seat = &mut self.seats[self.primary];
         seat.set_clock(seat.ahead_us + by_us);
+        let after = clock_ahead_us(&somebody).await?;
+        let (least, most) = (after.start() - before.end(), after.end() - before.start());
+        // Both clocks are read to the microsecond, and the machine's own may be led to its time.
+        let least_and_most = least - READ_TO_US..=most + READ_TO_US;
+        if least_and_most.contains(&by_us) {
+            Ok(())
+        } else {
+            Err(format!("the server's clock was to step by {by_us} us and did by {least} to {most} us"))
+        }
     }
 
     /// Makes the standby take writes and lets the name stand for it. The old primary is dead.
@@ -273,6 +291,16 @@ impl Seat {
             clock.step(if ahead_us < 0 { Offset::Behind(by) } else { Offset::Ahead(by) });
         }
     }
+}
+
+/// How far the server's wall clock is ahead of this machine's monotonic one: between these.
+async fn clock_ahead_us(somebody: &Client) -> Result<RangeInclusive<i64>, String> {
+    let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    let before = now_us().cast_signed();
+    let row = somebody.query_one(sql, &[]).await.map_err(|error| format!("the server's clock: {error}"))?;
+    let after = now_us().cast_signed();
+    let server: i64 = row.get(0);
+    Ok(server - after..=server - before)
 }
 
 /// The demo's own.

@@ -8,6 +8,7 @@ use call_budget::store::memory;
 use call_budget::store::{Ask, Failing};
 
 use crate::events::{Event, Later};
+use crate::faults::Kind;
 use crate::network::{Answered, Delivery, Question, Request};
 use crate::service::{Act, Done};
 use crate::time::{MS, True};
@@ -32,14 +33,17 @@ impl State {
         let call = self.calls.add(Waker::noop().clone());
         let leaves = self.moment_of(process);
         self.trace.record(leaves, 10, process as u64, 0);
-        let lost = self.spells.requests_lost.hits(self.now, &mut self.rng)
-            || self.processes[process].partitioned_until > leaves;
+        let lost = self.hits(Kind::RequestsLost) || self.is_cut_off(process, leaves);
         if !lost {
             let mut takes = self.leg();
-            if self.spells.requests_late.hits(self.now, &mut self.rng) {
+            if self.hits(Kind::RequestsLate) {
                 takes += self.rng.u64(0..=3000 * MS);
             }
-            let to_old_server = self.spells.old_server.hits(self.now, &mut self.rng) && self.knows_better(process);
+            let sent_astray = self.spells.hits(Kind::OldServer, self.now, &mut self.rng);
+            let to_old_server = sent_astray && self.knows_better(process);
+            if to_old_server {
+                self.takes_effect(Kind::OldServer);
+            }
             let (arrived, epoch) = (leaves + takes, 0);
             let request = Request { process, call, question, epoch, to_old_server };
             self.events.push(arrived, Event::Arrives(Box::new(request)));
@@ -53,27 +57,35 @@ impl State {
         self.service.old.as_ref().is_some_and(|old| old.timeline < self.processes[process].newest_timeline)
     }
 
+    /// Nothing of a process's gets through at this moment.
+    fn is_cut_off(&mut self, process: ProcessId, at: True) -> bool {
+        let cut_off = self.processes[process].cut_off.filter(|(_, until)| *until > at);
+        if let Some((kind, _)) = cut_off {
+            self.takes_effect(kind);
+        }
+        cut_off.is_some()
+    }
+
     /// How long one leg takes now.
     fn leg(&mut self) -> True {
         let (least, most) = (self.plan.network.least, self.plan.network.most);
         let mut takes = self.rng.u64(least..=most);
-        if self.spells.long_round_trips.hits(self.now, &mut self.rng) {
+        if self.hits(Kind::LongRoundTrips) {
             takes += self.rng.u64(5 * MS..=60 * MS);
         }
         takes
     }
 
     fn answers(&mut self, process: ProcessId, call: Key, from: True, answer: Answered) {
-        let lost = self.spells.answers_lost.hits(self.now, &mut self.rng)
-            || self.processes[process].partitioned_until > self.now;
+        let lost = self.hits(Kind::AnswersLost) || self.hits(Kind::Silence) || self.is_cut_off(process, self.now);
         if lost {
             return;
         }
         let mut takes = self.leg();
-        if self.spells.answers_late.hits(self.now, &mut self.rng) {
+        if self.hits(Kind::AnswersLate) {
             takes += self.rng.u64(0..=3000 * MS);
         }
-        let reset = self.spells.resets.hits(self.now, &mut self.rng);
+        let reset = self.hits(Kind::Resets);
         let failed = Answered::Failed(Stage::Query, Failing::Uncertain, "the connection was reset");
         let answer = if reset { failed } else { answer };
         self.events.push(from + takes, Event::Answers(Box::new(Delivery { process, call, answer })));
@@ -123,7 +135,7 @@ impl State {
 
     fn arrives(&mut self, mut request: Box<Request>) -> Effect {
         self.store_calls += u64::from(matches!(request.question, Question::Slots(_)));
-        let refused = self.spells.refuses.hits(self.now, &mut self.rng);
+        let refused = self.hits(Kind::Refuses);
         if !self.service.up && !request.to_old_server || refused {
             let failed = Answered::Failed(Stage::Connect, Failing::Unavailable, "the store refuses the connection");
             self.answers(request.process, request.call, self.now, failed);
@@ -138,6 +150,9 @@ impl State {
             let failed = Answered::Failed(Stage::Query, Failing::Unavailable, "the lock was not free in time");
             self.answers(request.process, request.call, self.now + LOCK_TIMEOUT, failed);
             return Effect::Nothing;
+        }
+        if begins > self.now && self.spells.lasts(Kind::LockHeld, self.now) {
+            self.takes_effect(Kind::LockHeld);
         }
         let takes = self.plan.store.transaction;
         self.service.free_at = begins + takes;
@@ -219,7 +234,7 @@ impl State {
             Some(waker) => {
                 self.trace.record(self.now, 12, delivery.process as u64, 0);
                 self.answers.insert(delivery.call.number(), delivery.answer);
-                if self.spells.stalled_on_answer.hits(self.now, &mut self.rng) {
+                if self.hits(Kind::StalledOnAnswer) {
                     let lasts = self.rng.u64(MS..=2000 * MS);
                     self.freeze(delivery.process, lasts);
                 }

@@ -37,12 +37,16 @@ mod world;
 
 use std::process::ExitCode;
 
-use options::Options;
+use options::{Asked, Options};
 
 fn main() -> ExitCode {
     let options = match Options::of(std::env::args().skip(1)) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
+        Ok(Asked::Play(options)) => options,
+        Ok(Asked::Other(name)) => {
+            println!("0 seeds played: the simulation has no test of a name like \"{name}\"");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Asked::Help) => {
             print!("{}", options::HELP);
             return ExitCode::SUCCESS;
         }

@@ -75,8 +75,9 @@ impl SimStore {
     async fn ask(&self, question: Question, progress: &Progress) -> (Instant, Instant, Answered) {
         progress.enter(Stage::Query);
         let asked = self.clock.now();
+        let slots = if let Question::Slots(ask) = &question { ask.costs.len() as u64 } else { 0 };
         let call = self.clock.world.lock().requests(self.clock.process, question);
-        let answer = Awaited { clock: &self.clock, call }.await;
+        let answer = Awaited { clock: &self.clock, call, in_doubt: slots }.await;
         (asked, self.clock.now(), answer)
     }
 }
@@ -85,15 +86,23 @@ impl SimStore {
 struct Awaited<'a> {
     clock: &'a SimClock,
     call: Key,
+    /// Slots that it may spend, until an answer says what came of it.
+    in_doubt: u64,
 }
 
 impl Future for Awaited<'_> {
     type Output = Answered;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
-        let mut state = self.clock.world.lock();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
+        let clock = self.clock;
+        let mut state = clock.world.lock();
         match state.answers.remove(&(self.call.number())) {
-            Some(answer) => Poll::Ready(answer),
+            Some(answer) => {
+                if !matches!(answer, Answered::Failed(_, Failing::Uncertain, _)) {
+                    self.in_doubt = 0;
+                }
+                Poll::Ready(answer)
+            }
             None => {
                 state.calls.wake_by(self.call, context.waker());
                 Poll::Pending
@@ -106,6 +115,7 @@ impl Drop for Awaited<'_> {
     fn drop(&mut self) {
         let mut state = self.clock.world.lock();
         state.answers.remove(&self.call.number());
+        state.processes[self.clock.process].in_doubt += self.in_doubt;
         let _waker = state.calls.cancel(self.call);
     }
 }
@@ -126,7 +136,9 @@ impl Store for SimStore {
         let store_us = answer.as_ref().map_or(0, |answer| answer.store_us);
         let answer = memory::answer(ask, answer, timeline, store_us)?;
         if answer.timeline > 0 {
-            self.timelines.refuse_older(answer.timeline)?;
+            self.timelines.refuse_older(answer.timeline).inspect_err(|_| {
+                self.clock.world.lock().processes[self.clock.process].in_doubt += ask.costs.len() as u64;
+            })?;
         }
         self.clock.world.lock().delivered(self.clock.process, ask, asked, answered, &answer, seen);
         Ok(Reply { asked, answered, answer })

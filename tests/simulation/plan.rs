@@ -19,7 +19,6 @@ pub struct Plan {
     pub store: StorePlan,
     /// The longest round trip whose slots are used, as the processes' settings say.
     pub rtt_max: Duration,
-    pub kinds: Vec<Kind>,
     pub faults: Vec<(True, Kind)>,
     pub heals: True,
     pub measures: True,
@@ -41,6 +40,19 @@ pub enum Scenario {
     TopClass,
     /// No fault, but a store whose transactions take long: twenty-four lanes that want 1,000 a second.
     SlowStore,
+}
+
+impl Scenario {
+    pub fn of_seed(seed: u64) -> Self {
+        match seed % 50 {
+            4 => Scenario::TopClass,
+            6 => Scenario::SlowStore,
+            12 => Scenario::Queue,
+            18 => Scenario::TenThousand,
+            24 => Scenario::Sixty,
+            _ => Scenario::Faults,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -123,13 +135,9 @@ impl BudgetPlan {
 
 impl Plan {
     pub fn of_seed(seed: u64) -> Self {
-        match seed % 50 {
-            4 => Self::without_faults(seed, Scenario::TopClass),
-            6 => Self::without_faults(seed, Scenario::SlowStore),
-            12 => Self::without_faults(seed, Scenario::Queue),
-            18 => Self::without_faults(seed, Scenario::TenThousand),
-            24 => Self::without_faults(seed, Scenario::Sixty),
-            _ => Self::with_faults(seed),
+        match Scenario::of_seed(seed) {
+            Scenario::Faults => Self::with_faults(seed),
+            scenario => Self::without_faults(seed, scenario),
         }
     }
 
@@ -168,11 +176,10 @@ impl Plan {
         if rtt_max > ms(1000) && rng.bool() {
             kinds.insert(Kind::StalledOnAnswer);
         }
-        let kinds: Vec<Kind> = kinds.into_iter().collect();
         let mut faults = Vec::new();
-        for kind in &kinds {
+        for kind in kinds {
             for _ in 0..rng.usize(1..=kind.most()) {
-                faults.push((rng.u64(2 * SECOND..chaos), *kind));
+                faults.push((rng.u64(2 * SECOND..chaos), kind));
             }
         }
         faults.sort_by_key(|(at, kind)| (*at, *kind));
@@ -193,7 +200,6 @@ impl Plan {
             network,
             store,
             rtt_max,
-            kinds,
             faults,
             heals,
             measures,
@@ -246,7 +252,6 @@ impl Plan {
             network: NetworkPlan { least: 100 * US, most: 500 * US, to_vendor: MS },
             store: StorePlan { transaction, asynchronous: true, ppm: rng.i64(-450..=450) },
             rtt_max: ms(25),
-            kinds: Vec::new(),
             faults: Vec::new(),
             heals: SECOND,
             measures: 2 * SECOND,

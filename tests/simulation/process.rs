@@ -9,6 +9,7 @@ use call_budget::{AcquireError, CallBudget, Code, Options, Permit, Settings};
 
 use crate::checks::Name;
 use crate::clock::{SimClock, duration};
+use crate::faults::Kind;
 use crate::network::{Reading, SimStore};
 use crate::plan::LanePlan;
 use crate::time::{MS, Rate, SECOND, True};
@@ -31,17 +32,17 @@ pub struct Process {
     pub frozen_for: True,
     /// It is stopped before it reads its clock for the so manieth time, for so long.
     pub stalls: Option<(u32, True)>,
-    pub partitioned_until: True,
+    /// Nothing reaches it, and nothing of it gets out, until then, and why.
+    pub cut_off: Option<(Kind, True)>,
     /// The last answer: between which moments it was asked and came, and what the store's clock was.
     pub heard: Option<(Instant, Instant, Reading)>,
     /// The timeline and the number of steps that it had no way to see.
     pub blind_to: (i64, u64),
     pub newest_timeline: i64,
-    /// Slots that the store granted to it, that came with an answer, and that may still come.
-    pub decided: u64,
-    /// Of these, so late that the answer may be on its way when the seed ends.
-    pub decided_last: u64,
+    /// Slots that came to it with an answer.
     pub delivered: u64,
+    /// Slots that it asked for in calls that it gave up on, or whose answer it could not use.
+    pub in_doubt: u64,
     pub sent: u64,
     /// Units granted since measuring began, by lane.
     pub measured: Vec<(LanePlan, u64)>,
@@ -73,13 +74,12 @@ impl World {
                 frozen_until: 0,
                 frozen_for: 0,
                 stalls: None,
-                partitioned_until: 0,
+                cut_off: None,
                 heard: None,
                 blind_to: (0, 0),
                 newest_timeline: 0,
-                decided: 0,
-                decided_last: 0,
                 delivered: 0,
+                in_doubt: 0,
                 sent: 0,
                 measured: own.lanes.iter().map(|lane| (*lane, 0)).collect(),
                 waiting: Vec::new(),
@@ -200,26 +200,35 @@ impl State {
 
     fn next(&mut self, lane: &LanePlan) -> Next {
         let (now, well) = (self.now, self.is_well());
-        let (rng, spells) = (&mut self.rng, &self.spells);
         let max_cost = self.budgets[lane.budget].plan.limit.max_cost;
         let interval = self.budgets[lane.budget].plan.spaced_by();
-        let cost = if spells.mixed_costs && rng.bool() { rng.u32(1..=max_cost) } else { 1 };
-        let rests = spells.idle_until.saturating_sub(now);
-        let impatient = spells.impatient.hits(now, rng);
-        let goes_after = spells.cancelling.hits(now, rng).then(|| rng.u64(0..=4 * interval.min(SECOND)));
+        let mixed = self.spells.mixed_costs && self.rng.bool();
+        let cost = if mixed { self.rng.u32(1..=max_cost) } else { 1 };
+        if cost > 1 {
+            self.takes_effect(Kind::MixedCosts);
+        }
+        let idle = self.spells.idle.filter(|(_, until)| *until > now);
+        if let Some((kind, _)) = idle {
+            self.takes_effect(kind);
+        }
+        let rests = idle.map_or(0, |(_, until)| until - now);
+        let impatient = self.hits(Kind::Impatient);
+        // It takes effect only if nothing came before.
+        let cancels = self.spells.hits(Kind::Cancelled, now, &mut self.rng);
+        let goes_after = cancels.then(|| self.rng.u64(0..=4 * interval.min(SECOND)));
         // For long, or until about the end of the send window.
         let closes = self.budgets[lane.budget].plan.limit.send_window.as_nanos() as True;
-        let holds = match spells.holding.hits(now, rng) {
-            true if rng.bool() => rng.u64(0..=400 * MS),
-            true => rng.u64(closes.saturating_sub(5 * MS)..=closes + 2 * MS),
+        let holds = match self.hits(Kind::Holding) {
+            true if self.rng.bool() => self.rng.u64(0..=400 * MS),
+            true => self.rng.u64(closes.saturating_sub(5 * MS)..=closes + 2 * MS),
             false => 0,
         };
         let max_wait = if well {
             Duration::from_secs(30)
         } else if impatient {
-            duration(rng.u64(0..=3 * interval.min(SECOND)))
+            duration(self.rng.u64(0..=3 * interval.min(SECOND)))
         } else {
-            duration(rng.u64(100 * MS..=20 * SECOND))
+            duration(self.rng.u64(100 * MS..=20 * SECOND))
         };
         Next { rests, cost, max_wait, goes_after, holds }
     }
@@ -267,7 +276,10 @@ impl State {
                 self.refused(process, code);
                 self.rng.u64(20 * MS..=200 * MS)
             }
-            None => 0,
+            None => {
+                self.takes_effect(Kind::Cancelled);
+                0
+            }
         }
     }
 
@@ -275,7 +287,7 @@ impl State {
         // Budgets and classes are never deleted here, and no cost is out of range when it is asked for; it can be when the
         // store looks at it, since an operator lowers the largest cost.
         let wrong = matches!(code, Code::UnknownBudget | Code::UnknownClass);
-        self.tallies.check(Name::Books, !wrong, || format!("process {process} was told {code}"));
+        self.tallies.check(Name::Refusals, !wrong, || format!("process {process} was told {code}"));
     }
 }
 

@@ -11,21 +11,21 @@ const NAMED: usize = 20;
 /// Prints the report. Whether every check holds.
 pub fn print(run: &Run, options: &Options) -> bool {
     let partial = options.one.is_some() || run.cut_short;
-    let holds = Name::ALL.iter().all(|name| passes(run.tallies.of(*name), partial));
+    let faults = partial || run.missing().is_empty();
+    let holds = faults && Name::ALL.iter().all(|name| passes(run.tallies.of(*name), partial));
     if options.json {
         println!("{}", json(run, holds));
         return holds;
     }
     println!(
-        "seeds from {}: {} played, {} sends, {} events, {} faults of {} kinds, {:.1} s",
+        "seeds from {}: {} played, {} sends, {} events, {:.1} s",
         run.from,
         run.seeds,
         run.sends,
         run.events,
-        run.faults,
-        run.kinds.len(),
         run.took.as_secs_f64()
     );
+    println!("{}", faults_line(run, faults));
     for name in Name::ALL {
         println!("{}", line(name, run.tallies.of(name), partial));
     }
@@ -42,6 +42,18 @@ pub fn print(run: &Run, options: &Options) -> bool {
 /// another check, may leave some out.
 fn passes(tally: &Tally, partial: bool) -> bool {
     tally.failed == 0 && (partial || tally.counted > 0)
+}
+
+/// A kind that never happened was not tried, whatever the plans say.
+fn faults_line(run: &Run, holds: bool) -> String {
+    let (all, kinds) = (run.happened.values().sum::<u64>(), run.happened.len());
+    let word = if holds { "ok" } else { "FAILED" };
+    let mut line = format!("{word:<7} {:<12} {all} happened of {} planned, of {kinds} kinds", "faults", run.planned);
+    if !holds {
+        let missing: Vec<&str> = run.missing().into_iter().map(Kind::as_str).collect();
+        line += &format!("; never: {}", missing.join(", "));
+    }
+    line
 }
 
 fn line(name: Name, tally: &Tally, partial: bool) -> String {
@@ -85,7 +97,7 @@ fn json(run: &Run, holds: bool) -> serde_json::Value {
         .collect();
     let kinds: serde_json::Map<String, serde_json::Value> = Kind::ALL
         .iter()
-        .map(|kind| (kind.as_str().to_owned(), run.kinds.get(kind).copied().unwrap_or(0).into()))
+        .map(|kind| (kind.as_str().to_owned(), run.happened.get(kind).copied().unwrap_or(0).into()))
         .collect();
     let windows = run.tallies.of(Name::Windows);
     serde_json::json!({
@@ -93,8 +105,9 @@ fn json(run: &Run, holds: bool) -> serde_json::Value {
         "seeds": run.seeds,
         "sends": run.sends,
         "events": run.events,
-        "faults": run.faults,
-        "seeds_with_kind": kinds,
+        "faults": kinds,
+        "faults_happened": run.happened.values().sum::<u64>(),
+        "faults_planned": run.planned,
         "over_limit_windows": { "without_residuals": windows.failed, "with_residuals": windows.failed + windows.excused },
         "checks": checks,
         "failing_seeds": run.failing,

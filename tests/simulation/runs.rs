@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use crate::checks::{Name, Tallies};
 use crate::faults::Kind;
 use crate::options::Options;
+use crate::plan::Scenario;
 use crate::seed::{Played, play};
 
-/// Each so manieth seed is played twice.
+/// Each so manieth seed is played twice, and of two fleets without faults one.
 const TWICE: u64 = 20;
+const FLEETS_TWICE: u64 = 100;
 
 /// What all seeds came to.
 pub struct Run {
@@ -20,8 +22,9 @@ pub struct Run {
     pub seeds: u64,
     pub sends: u64,
     pub events: u64,
-    pub faults: usize,
-    pub kinds: BTreeMap<Kind, u64>,
+    /// Faults that happened, by kind, of so many that were planned.
+    pub happened: BTreeMap<Kind, u64>,
+    pub planned: usize,
     pub tallies: Tallies,
     /// Seeds in which a check failed.
     pub failing: Vec<u64>,
@@ -39,8 +42,8 @@ pub fn run(options: &Options) -> Run {
         seeds: 0,
         sends: 0,
         events: 0,
-        faults: 0,
-        kinds: BTreeMap::new(),
+        happened: BTreeMap::new(),
+        planned: 0,
         tallies: Tallies::default(),
         failing: Vec::new(),
         took: Duration::ZERO,
@@ -52,7 +55,8 @@ pub fn run(options: &Options) -> Run {
             scope.spawn(move || {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let late = options.seconds.is_some_and(|most| began.elapsed().as_secs() >= most);
+                    let late = options.seconds.is_some_and(|most| began.elapsed().as_secs() >= most)
+                        && number >= options.fewest;
                     let enough = options.sends.is_some_and(|most| sent.load(Ordering::Relaxed) >= most);
                     if number >= options.seeds || late || enough || stop.load(Ordering::Relaxed) {
                         return;
@@ -89,7 +93,8 @@ pub fn run(options: &Options) -> Run {
 
 fn play_checked(seed: u64, options: &Options) -> Played {
     let mut one = play(seed, options.trace);
-    if seed % TWICE == 1 || options.one.is_some() {
+    let fleet = Scenario::of_seed(seed) != Scenario::Faults && seed % FLEETS_TWICE < FLEETS_TWICE / 2;
+    if seed % TWICE == 1 || fleet || options.one.is_some() {
         let again = play(seed, false);
         one.tallies.check(Name::SameSeed, again.hash == one.hash, || {
             format!("two runs differ, after {} and {} events", one.events, again.events)
@@ -99,13 +104,18 @@ fn play_checked(seed: u64, options: &Options) -> Played {
 }
 
 impl Run {
+    /// The kinds of faults that never happened.
+    pub fn missing(&self) -> Vec<Kind> {
+        Kind::ALL.into_iter().filter(|kind| !self.happened.contains_key(kind)).collect()
+    }
+
     fn add(&mut self, one: &Played, after: Duration) {
         self.seeds += 1;
         self.sends += one.sends;
         self.events += one.events;
-        self.faults += one.faults;
-        for kind in &one.kinds {
-            *self.kinds.entry(*kind).or_default() += 1;
+        self.planned += one.planned;
+        for (kind, times) in &one.happened {
+            *self.happened.entry(*kind).or_default() += times;
         }
         self.tallies.add(one.seed, &one.tallies, after);
         if one.tallies.any_failed() {

@@ -12,13 +12,14 @@ use crate::checks::grants::Grant;
 use crate::checks::order::{Decision, Era};
 use crate::checks::spacing::Slot;
 use crate::events::Event;
+use crate::faults::Kind;
 use crate::network::Reading;
-use crate::time::{MS, SECOND, True, seconds};
+use crate::time::{MS, True, seconds};
 use crate::vendor::{Arrival, Excuse};
 use crate::world::{ProcessId, State};
 
 /// How long one store call may last: `statement_timeout`, and half a second for the way.
-const STORE_CALL: Duration = Duration::from_secs(1);
+pub const STORE_CALL: Duration = Duration::from_secs(1);
 
 impl State {
     /// The store has decided on an ask.
@@ -72,6 +73,7 @@ impl State {
                 }
             }
             let grant = Grant {
+                process,
                 budget,
                 slot,
                 decided: now,
@@ -82,9 +84,6 @@ impl State {
                 units: None,
             };
             self.grants.decided(nonce(ask, index), grant);
-            self.processes[process].decided += 1;
-            let last = now + 2 * SECOND > self.plan.ends;
-            self.processes[process].decided_last += u64::from(last);
         }
         let shown = self.trace.shown;
         if shown {
@@ -233,8 +232,10 @@ impl State {
             return;
         };
         let (from, to) = (grant.slot.at, grant.slot.at + grant.send_window);
-        let tolerance = (moment - grant.decided.min(moment)) as i64 / 900 + 2000;
-        let inside = (from - tolerance..=to + tolerance).contains(&(moment as i64));
+        // What two clocks differ by since the decision.
+        let tolerance = |moment: True| (moment - grant.decided.min(moment)) as i64 / 900 + 2000;
+        let is_late = |moment: True| moment as i64 > to + tolerance(moment);
+        let inside = moment as i64 >= from - tolerance(moment) && !is_late(moment);
         self.tallies.check(Name::InDoubt, inside, || {
             format!(
                 "process {process} sent at {:.6} s, {:.3} ms after its slot, whose window is {:.3} ms",
@@ -249,11 +250,13 @@ impl State {
         }
         let mut excuse = excuse(grant, self.processes[process].blind_to, budget.spacing.doubtful_until);
         let mut leaves = moment;
-        if self.spells.stopped_on_the_wire.hits(self.now, &mut self.rng) {
-            excuse = Excuse::Stopped;
+        if self.hits(Kind::StoppedOnTheWire) {
             let lasts = self.rng.u64(10 * MS..=3000 * MS);
             self.freeze(process, lasts);
             leaves = self.moment_of(process);
+            if is_late(leaves) {
+                excuse = Excuse::Stopped;
+            }
         }
         let jitter = budget_jitter(self, grant.budget);
         let arrives = leaves + self.plan.network.to_vendor + self.rng.u64(0..=jitter);

@@ -13,6 +13,8 @@ use crate::checks::grants::Grants;
 use crate::checks::order::Order;
 use crate::checks::spacing::Spacing;
 use crate::events::{Event, Events};
+use crate::faults::Kind;
+use crate::faults::happened::Happened;
 use crate::faults::spells::Spells;
 use crate::network::Answered;
 use crate::plan::{BudgetPlan, Plan};
@@ -41,6 +43,7 @@ pub struct State {
     pub processes: Vec<Process>,
     pub service: Service,
     pub spells: Spells,
+    pub happened: Happened,
     pub budgets: Vec<Budget>,
     pub grants: Grants,
     pub tallies: Tallies,
@@ -95,6 +98,7 @@ impl World {
             processes: Vec::new(),
             service: Service::new(&plan),
             spells: Spells::default(),
+            happened: Happened::default(),
             budgets,
             grants: Grants::default(),
             tallies: Tallies::default(),
@@ -153,6 +157,7 @@ impl State {
                 let lasts = *lasts;
                 one.stalls = None;
                 self.freeze(process, lasts);
+                self.takes_effect(Kind::Stalled);
             } else {
                 *reads -= 1;
             }

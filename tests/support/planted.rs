@@ -71,7 +71,7 @@ pub const SQL: &[Planted] = &[
     },
     Planted {
         name: "short-way-past-the-queue",
-        edits: &[edit("V5__decide", " AND s.waiting = 0\n", "\n")],
+        edits: &[edit("V5__decide", "CASE WHEN h.waiting = 0 THEN", "CASE WHEN true THEN")],
         test: "sql_memory_and_model_decide_alike_at_every_step",
     },
     Planted {

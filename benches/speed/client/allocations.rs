@@ -40,16 +40,22 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
         let counting = Counting::begin();
         let acquires = acquire_until(&caller, tasks, options.time()).await?;
         let count = counting.so_far();
+        let store_calls = caller.counters().store_calls - calls_before;
+        if store_calls == 0 || count.allocations == 0 {
+            return Err(
+                format!("{acquires} acquires of {tasks} tasks: {store_calls} calls, {count:?}: not counted").into()
+            );
+        }
         rows.push(PerAcquire {
             tasks,
             acquires,
-            store_calls: caller.counters().store_calls - calls_before,
+            store_calls,
             allocations_per_acquire: count.allocations as f64 / acquires as f64,
             bytes_per_acquire: count.bytes as f64 / acquires as f64,
         });
     }
     let columns = ["tasks", "acquires", "store_calls", "allocations_per_acquire", "bytes_per_acquire"];
-    report.table("allocations", "What an acquire allocates", &columns, &rows)
+    report.table("client_allocations", "What an acquire allocates:", &columns, &rows)
 }
 
 /// How many acquires so many tasks made in the time.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use call_budget::Options as Acquire;
 use call_budget::clock::{Clock, SystemClock};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -12,6 +11,7 @@ use super::SETTLED;
 use super::counting::Counting;
 use crate::Outcome;
 use crate::ground::{CLASS, Ground};
+use crate::measure::own_cpu;
 use crate::options::Options;
 use crate::report::Report;
 
@@ -63,13 +63,10 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
     }
     let drained = (caller.counters().permits - granted_before) as f64;
     let drained_per_s = drained / SystemClock.now().saturating_since(begin).as_secs_f64();
+    if bytes_per_task <= 0.0 || drained <= 0.0 {
+        return Err(format!("{TASKS} tasks that waited took {bytes_per_task} bytes each, {drained} got away").into());
+    }
     let row = Waiting { tasks: TASKS, bytes_per_task, cpu_percent, store_calls_per_s, drained_per_s };
     let columns = ["tasks", "bytes_per_task", "cpu_percent", "store_calls_per_s", "drained_per_s"];
-    report.table("waiting", "Tasks that wait in one lane of one process", &columns, &[row])
-}
-
-/// What this process has used of the cores so far.
-fn own_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+    report.table("client_waiting", "Tasks that wait in one lane of one process:", &columns, &[row])
 }

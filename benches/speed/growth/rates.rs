@@ -33,7 +33,7 @@ struct Fleet {
     lanes: usize,
     /// Among which the lanes are divided, each with a priority and a floor; or the one class of the ground.
     classes: &'static [Class],
-    /// That wait in each lane at any time: more than the lane can be granted at once.
+    /// That wait in each lane at any time: more than the lane can be granted at once, but where it says one.
     tasks: usize,
     /// The most store calls a send may take, where that was promised.
     most_calls: Option<f64>,
@@ -47,10 +47,11 @@ const THREE: &[Class] = &[(CLASS, 0, 300_000), ("second", 1, 200_000), ("third",
 /// Nothing is left that goes by priority: the order changes with nearly every slot, and appointments are guesses.
 const FOUR: &[Class] = &[(CLASS, 0, 400_000), ("second", 1, 300_000), ("third", 2, 200_000), ("fourth", 3, 100_000)];
 
-const FLEETS: [Fleet; 7] = [
+const FLEETS: [Fleet; 8] = [
     Fleet { name: "16/s, 60 lanes", limit: 18, lanes: 60, classes: ONE, tasks: 2, most_calls: Some(5.0) },
     Fleet { name: "16/s, 60 lanes, 3 classes", limit: 18, lanes: 60, classes: THREE, tasks: 2, most_calls: Some(5.0) },
     Fleet { name: "16/s, 60 lanes, 4 classes", limit: 18, lanes: 60, classes: FOUR, tasks: 2, most_calls: Some(5.0) },
+    Fleet { name: "16/s, 60 lanes, 1 task each", limit: 18, lanes: 60, classes: ONE, tasks: 1, most_calls: Some(5.0) },
     Fleet { name: "1,000/s, 12 lanes", limit: 1103, lanes: 12, classes: ONE, tasks: 40, most_calls: None },
     Fleet { name: "1,000/s, 24 lanes", limit: 1103, lanes: 24, classes: ONE, tasks: 40, most_calls: None },
     Fleet { name: "10,000/s, 12 lanes", limit: 11_123, lanes: 12, classes: ONE, tasks: 250, most_calls: Some(0.05) },
@@ -269,8 +270,9 @@ async fn send_for_ever(
     loop {
         let permit = caller.acquire_with(budget, class, asked).await?;
         if permit.start().is_ok() {
-            let mut arrivals = lock(&arrivals);
-            arrivals.push(SystemClock.now());
+            // Before the lock, for which a task may wait.
+            let arrival = SystemClock.now();
+            lock(&arrivals).push(arrival);
         }
     }
 }

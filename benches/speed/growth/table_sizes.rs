@@ -55,7 +55,7 @@ pub async fn measure(ground: &Ground, options: &Options) -> Outcome<Vec<Row>> {
     let before = updates(ground).await?;
     let made = through_lanes(ground, grants).await?;
     after_updates(ground, before + made).await?;
-    let mut rows = look(ground, &format!("{grants} grants through {LANES} lanes")).await?;
+    let mut rows = look(ground, &format!("{grants} grants by some {made} calls of {LANES} lanes")).await?;
     let before = updates(ground).await?;
     one_by_one(&ground.caller(1)?, BUDGET, calls).await?;
     after_updates(ground, before + i64::from(calls)).await?;

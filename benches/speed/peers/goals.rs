@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::cases::{Callers, Case, Commit, Subject};
+use super::one_caller;
 use super::rows::Row;
 use super::shapes::Shape;
 use crate::Outcome;
@@ -32,11 +33,6 @@ pub fn show(rows: &[Row], options: &Options, interval: Duration, report: &mut Re
         rows.iter().find(|row| row.case == case).ok_or_else(|| format!("no row of {}", case.in_words()))
     };
     let mut goals = Vec::new();
-    let one = find(Subject::Ours, Callers::One)?;
-    for shape in [Shape::Bare, Shape::BarePrepared] {
-        let ratio = one.p50_ms / find(Subject::Shape(shape), Callers::One)?.p50_ms;
-        goals.push(Goal::at_most(format!("one caller: p50 over {}", shape.name()), ratio, ONE_CALLER));
-    }
     for tasks in options.tasks().into_iter().rev() {
         let callers = Callers::Lanes { lanes: options.compared_lanes(), tasks };
         let (ours, crowd) = (find(Subject::Ours, callers)?, callers.in_words());
@@ -63,6 +59,15 @@ pub fn show(rows: &[Row], options: &Options, interval: Duration, report: &mut Re
         println!("{}: paced by its budget at {pace:.0} a second, the store can do more", row.case.in_words());
     }
     Ok(())
+}
+
+/// The same of one caller, whose ratios are medians of runs.
+pub fn show_one_caller(rows: &[one_caller::Row], report: &mut Report) -> Outcome<()> {
+    let mut ours = rows.iter().filter(|row| row.subject == Subject::Ours.name() && row.commit == Commit::On.name());
+    let ours = ours.next().ok_or("no row of one caller")?;
+    let floors = [(Shape::Bare, ours.over_sent_as_ours), (Shape::BarePrepared, ours.over_prepared)];
+    let goals = floors.map(|(shape, ratio)| Goal::at_most(format!("p50 over {}", shape.name()), ratio, ONE_CALLER));
+    report.table("peers_one_caller_goals", "Goals, one caller:", &["what", "ratio", "goal", "reached"], &goals)
 }
 
 /// What stands beside ours with as many callers. What Python drives has a cost of its own.

@@ -1,8 +1,10 @@
-//! Our acquire beside what others do with a row, in turns on one server: round after round, each case once a round.
+//! Our acquire beside what others do with a row, in turns on one server: round after round, each case once a round. One caller
+//! beside the bare UPDATE is a part of its own, in shorter turns.
 
 mod cases;
 mod goals;
 mod load;
+pub mod one_caller;
 mod ours;
 mod pool;
 mod pyrate;
@@ -41,7 +43,10 @@ pub async fn run(ground: &Ground, options: &Options, report: &mut Report) -> Out
     field.try_connections(&cases).await?;
     let mut found: Vec<Runs> = cases.iter().map(|_| Runs::default()).collect();
     for round in 0..options.runs() {
-        for (case, runs) in cases.iter().zip(&mut found) {
+        // Each round begins elsewhere: what comes after what must not decide.
+        let begin = cases.len() * usize::try_from(round)? / usize::try_from(options.runs())?;
+        for at in (begin..cases.len()).chain(0..begin) {
+            let (case, runs) = (&cases[at], &mut found[at]);
             if round < ROUNDS_OF_MANY || case.callers == Callers::One {
                 let sample = field.run(case).await.map_err(|error| format!("{}: {error}", case.in_words()))?;
                 runs.add(sample);
@@ -147,10 +152,7 @@ impl<'a> Field<'a> {
 
     async fn crowd(&mut self, case: &Case, connections: usize, least: Duration, most: Duration) -> Outcome<Sample> {
         let load = Load { tasks: case.callers.tasks(), keys: case.keys, least, most };
-        let url = match case.commit {
-            Commit::On => self.ground.url(),
-            Commit::Off => self.forgetful_url.clone(),
-        };
+        let url = self.url(case.commit);
         let postgres = Meter::Postgres(self.ground);
         match case.subject {
             Subject::Ours => {
@@ -182,6 +184,14 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Of the role that commits so.
+    fn url(&self, commit: Commit) -> String {
+        match commit {
+            Commit::On => self.ground.url(),
+            Commit::Off => self.forgetful_url.clone(),
+        }
+    }
+
     /// One of its own, since waiters of an earlier run would be looked after in this one; or the many.
     async fn budgets(&mut self, keys: usize) -> Outcome<Vec<String>> {
         if keys > 1 {
@@ -207,7 +217,8 @@ async fn make_forgetful_role(ground: &Ground) -> Outcome<String> {
     let (_, rest) = url.split_once("//postgres:").ok_or("a URL of another form")?;
     let (password, _) = rest.split_once('@').ok_or("a URL without a password")?;
     let sql = format!(
-        "CREATE ROLE speed_forgetful SUPERUSER LOGIN PASSWORD '{password}';
+        "DROP ROLE IF EXISTS speed_forgetful;
+         CREATE ROLE speed_forgetful SUPERUSER LOGIN PASSWORD '{password}';
          ALTER ROLE speed_forgetful SET synchronous_commit = off"
     );
     ground.aside.batch_execute(&sql).await?;

@@ -40,5 +40,5 @@ pub async fn stopped(scene: &mut Scene, rng: &mut Rng) -> Result<Healed, String>
     }
     let whom = also.map_or(first.to_string(), |also| format!("{first} and {also}"));
     let note = format!("{whom} for {span:.1?}");
-    Ok(Healed { at_us, whom: Some(first), needs: OWN_PACE, forgettable: 0, note })
+    Ok(Healed { at_us, whom: Some(first), needs: OWN_PACE, ..Healed::now(note) })
 }

@@ -12,13 +12,13 @@ use crate::fleet::now_us;
 pub async fn forward(scene: &mut Scene, rng: &mut Rng) -> Result<Healed, String> {
     let by = between(rng, 100, 20_000);
     scene.steps_us.push(now_us());
-    scene.site.step_clock(by.as_micros() as i64);
+    scene.site.step_clock(by.as_micros() as i64).await?;
     promised_is_over(by).await
 }
 
 pub async fn back(scene: &mut Scene, rng: &mut Rng) -> Result<Healed, String> {
     let by = between(rng, 100, 20_000);
-    scene.site.step_clock(-(by.as_micros() as i64));
+    scene.site.step_clock(-(by.as_micros() as i64)).await?;
     promised_is_over(by).await
 }
 

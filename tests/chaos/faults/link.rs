@@ -4,6 +4,8 @@ use fastrand::Rng;
 use tokio::time::sleep;
 
 use super::{Healed, Scene, between};
+use crate::fleet::now_us;
+use crate::judge::Span;
 use crate::schedule::Kind;
 use crate::tools::proxy::{Stream, Toxic};
 
@@ -24,8 +26,11 @@ pub async fn poisoned(kind: Kind, scene: &mut Scene, rng: &mut Rng) -> Result<He
     };
     let proxy = scene.site.proxy();
     let name = proxy.add(stream, toxic).await.map_err(|error| error.to_string())?;
+    let from_us = now_us();
     let span = between(rng, 1000, 3500);
     sleep(span).await;
+    let to_us = now_us();
     proxy.remove(&name).await.map_err(|error| error.to_string())?;
-    Ok(Healed::now(format!("{} {toxic:?} for {span:.1?}", stream.name())))
+    let silent = (kind == Kind::LinkBlackHole).then_some(Span { from_us, to_us });
+    Ok(Healed { silent, ..Healed::now(format!("{} {toxic:?} for {span:.1?}", stream.name())) })
 }

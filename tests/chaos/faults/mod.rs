@@ -5,15 +5,18 @@ mod clock;
 mod link;
 mod server;
 mod sessions;
+mod snapshot;
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
 use super::fleet::{Fleet, now_us};
+use super::judge::Span;
 use super::schedule::Kind;
 use super::site::{self, Site};
 use crate::tools::faketime;
+pub use snapshot::Snapshot;
 
 /// What faults are done to.
 pub struct Scene {
@@ -21,6 +24,8 @@ pub struct Scene {
     pub fleet: Fleet,
     /// When the store's clock was stepped forward.
     pub steps_us: Vec<u64>,
+    /// Somebody's old view of the database, which lasts over other faults.
+    pub snapshot: Option<Snapshot>,
 }
 
 /// A fault that is over.
@@ -31,13 +36,15 @@ pub struct Healed {
     /// What this kind needs besides what every fault needs.
     pub needs: Duration,
     pub forgettable: u64,
+    /// When nobody could be granted anything.
+    pub silent: Option<Span>,
     pub note: String,
 }
 
 impl Healed {
     /// Now, for everybody.
     fn now(note: impl Into<String>) -> Self {
-        Self { at_us: now_us(), whom: None, needs: Duration::ZERO, forgettable: 0, note: note.into() }
+        Self { at_us: now_us(), whom: None, needs: Duration::ZERO, forgettable: 0, silent: None, note: note.into() }
     }
 }
 
@@ -59,7 +66,7 @@ pub async fn play(kind: Kind, scene: &mut Scene, rng: &mut Rng) -> Result<Healed
         Kind::ServerImmediate => server::immediate(scene, rng).await,
         Kind::ServerRestart => server::restart(scene).await,
         Kind::Promotion => server::promotion(scene, rng).await,
-        Kind::HeldSnapshot => sessions::held_snapshot(scene, rng).await,
+        Kind::HeldSnapshot => snapshot::begin(scene, rng).await,
         Kind::RowLocked => sessions::row_locked(scene, rng).await,
         Kind::LinkLatency
         | Kind::LinkBlackHole

@@ -9,6 +9,7 @@ use call_budget::{AcquireError, CallBudget, Options, Permit};
 
 use super::judge::{Account, Leave};
 use super::vendor::{Wire, now_us};
+use crate::tools::slots::dropped;
 
 /// One `CallBudget` of its own, asking for one class. Cheap to clone; clones share everything, sessions too.
 #[derive(Clone)]
@@ -125,10 +126,7 @@ impl Caller {
         Account {
             class: self.class.to_string(),
             permits: counters.permits,
-            dropped: counters.dropped_round_trip
-                + counters.dropped_late
-                + counters.dropped_unwanted
-                + counters.dropped_clock_step,
+            dropped: dropped(&counters),
             lost: counters.lost,
         }
     }

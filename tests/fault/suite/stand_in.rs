@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use hickory_resolver::proto::op::{Message, MessageType, OpCode, Query};
 use hickory_resolver::proto::rr::{Name, RecordType};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::tools::proxy::{FaultProxy, Toxiproxy};
 use crate::tools::scripted_dns::{Reply, ScriptedDns};
+use crate::tools::signals::told_to_end;
 
 /// Runs the program that `--stand-in NAME OPTIONS` asks for; `None` where nothing does.
 pub fn asked() -> Option<ExitCode> {
@@ -126,16 +126,6 @@ struct Standing {
     name: String,
     listen: String,
     upstream: String,
-}
-
-/// A container's first process ends by no signal that it does not wait for.
-async fn told_to_end() {
-    let mut terminate = signal(SignalKind::terminate()).expect("a signal can be waited for");
-    let mut interrupt = signal(SignalKind::interrupt()).expect("a signal can be waited for");
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
 }
 
 const API_PORT: u16 = 8474;

@@ -14,5 +14,7 @@ pub mod proxy;
 pub mod psql;
 pub mod scripted_dns;
 pub mod scripted_postgres;
+pub mod signals;
+pub mod slots;
 pub mod standby;
 pub mod tls_server;

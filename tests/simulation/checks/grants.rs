@@ -6,10 +6,12 @@ use call_budget::policy::Instant;
 
 use super::spacing::Slot;
 use crate::time::True;
+use crate::world::ProcessId;
 
 /// A slot that was granted to somebody.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
+    pub process: ProcessId,
     pub budget: usize,
     pub slot: Slot,
     pub decided: True,
@@ -37,6 +39,15 @@ impl Grants {
 
     pub fn get(&mut self, nonce: u64) -> Option<&mut Grant> {
         self.by_nonce.get_mut(&nonce)
+    }
+
+    /// How many slots were granted to each process before this moment and never came with an answer.
+    pub fn undelivered(&self, before: True) -> HashMap<ProcessId, u64> {
+        let mut undelivered = HashMap::new();
+        for grant in self.by_nonce.values().filter(|grant| grant.delivered.is_none() && grant.decided < before) {
+            *undelivered.entry(grant.process).or_default() += 1;
+        }
+        undelivered
     }
 
     /// Whoever sends, spends it: there is no second time.

@@ -15,6 +15,7 @@ pub enum Name {
     Spacing,
     InDoubt,
     Books,
+    Refusals,
     MaxWait,
     Pause,
     Pushback,
@@ -31,11 +32,12 @@ pub enum Name {
 }
 
 impl Name {
-    pub const ALL: [Name; 17] = [
+    pub const ALL: [Name; 18] = [
         Name::Windows,
         Name::Spacing,
         Name::InDoubt,
         Name::Books,
+        Name::Refusals,
         Name::MaxWait,
         Name::Pause,
         Name::Pushback,
@@ -61,6 +63,7 @@ impl Name {
             Name::Spacing => "spacing",
             Name::InDoubt => "in_doubt",
             Name::Books => "books",
+            Name::Refusals => "refusals",
             Name::MaxWait => "max_wait",
             Name::Pause => "pause",
             Name::Pushback => "pushback",
@@ -83,7 +86,8 @@ impl Name {
             Name::Windows => "windows closed at a vendor's, of three kinds",
             Name::Spacing => "pairs of slots",
             Name::InDoubt => "calls sent",
-            Name::Books => "accounts",
+            Name::Books => "accounts of processes and stores",
+            Name::Refusals => "refusals told to callers",
             Name::MaxWait => "acquires ended",
             Name::Pause => "decisions while paused",
             Name::Pushback => "slots granted around a pushback",

@@ -1,5 +1,6 @@
 //! What goes wrong. Each kind begins at a moment of the plan; how far it goes is drawn there and then.
 
+pub mod happened;
 pub mod spells;
 
 mod settings;
@@ -91,81 +92,110 @@ impl State {
         let now = self.now;
         self.trace.record(now, 14, kind as u64, 0);
         self.trace.tell(now, || format!("fault: {}", kind.as_str()));
+        self.happened.begins(kind);
         let lasts = self.up_to(100 * MS, 8 * SECOND);
         let chance = [0.02, 0.1, 0.5, 1.0][self.rng.usize(0..4)];
         let spell = Spell::new(now + lasts, chance);
         match kind {
-            Kind::RequestsLost => self.spells.requests_lost = spell,
-            Kind::RequestsLate => self.spells.requests_late = spell,
-            Kind::AnswersLost => self.spells.answers_lost = spell,
-            Kind::AnswersLate => self.spells.answers_late = spell,
+            Kind::RequestsLost
+            | Kind::RequestsLate
+            | Kind::AnswersLate
+            | Kind::Resets
+            | Kind::Refuses
+            | Kind::LongRoundTrips
+            | Kind::Cancelled
+            | Kind::Impatient
+            | Kind::Holding => self.spells.begin(kind, spell),
+            Kind::AnswersLost => {
+                self.spells.end(Kind::Silence);
+                self.spells.begin(kind, spell);
+            }
             Kind::Silence => {
                 let lasts = self.up_to(12 * SECOND, 12 * SECOND);
-                self.spells.answers_lost = Spell::new(now + lasts, 1.0);
+                self.spells.end(Kind::AnswersLost);
+                self.spells.begin(kind, Spell::new(now + lasts, 1.0));
             }
-            Kind::Resets => self.spells.resets = spell,
-            Kind::Refuses => self.spells.refuses = spell,
-            Kind::LongRoundTrips => self.spells.long_round_trips = spell,
             Kind::Crash => {
                 let forgets = self.rng.u64(0..=600 * MS);
+                let before = self.service.forgotten;
                 self.service.crash(now, forgets);
+                if self.service.forgotten > before {
+                    self.takes_effect(kind);
+                }
                 self.comes_up(lasts / 2);
             }
             Kind::Restart => {
                 self.service.restart(now);
+                self.takes_effect(kind);
                 self.comes_up(lasts / 4);
             }
-            Kind::Promotion => self.promotes(lasts / 2),
+            Kind::Promotion => {
+                self.promotes(lasts / 2);
+                self.takes_effect(kind);
+            }
             Kind::OldServer => {
                 self.promotes(lasts / 4);
                 let lasts = self.up_to(SECOND, 20 * SECOND);
-                self.spells.old_server = Spell::new(now + lasts, 0.3);
+                self.spells.begin(kind, Spell::new(now + lasts, 0.3));
             }
-            Kind::StepBack => self.steps(-1),
-            Kind::StepForward => self.steps(1),
+            Kind::StepBack | Kind::StepForward => {
+                self.steps(if kind == Kind::StepForward { 1 } else { -1 });
+                self.takes_effect(kind);
+            }
             Kind::Slewed => {
                 let ppm = self.rng.i64(-450..=450);
                 self.service.primary.clock.run_at(now, ppm);
+                self.takes_effect(kind);
             }
-            Kind::LockHeld => self.service.free_at = self.service.free_at.max(now) + lasts / 4,
+            Kind::LockHeld => {
+                self.service.free_at = self.service.free_at.max(now) + lasts / 4;
+                // Chance has no part in it: whoever comes meanwhile waits.
+                self.spells.begin(kind, Spell::new(self.service.free_at, 1.0));
+            }
             Kind::Stopped => self.some_processes(|state, process| {
                 let lasts = state.up_to(10 * MS, 4 * SECOND);
                 state.freeze(process, lasts);
+                state.takes_effect(kind);
             }),
             Kind::Stalled => self.some_processes(|state, process| {
                 let (reads, lasts) = (state.rng.u32(0..200), state.up_to(5 * MS, 3 * SECOND));
                 state.processes[process].stalls = Some((reads, lasts));
             }),
-            Kind::StalledOnAnswer => self.spells.stalled_on_answer = Spell::new(now + lasts, 0.1),
+            Kind::StalledOnAnswer => self.spells.begin(kind, Spell::new(now + lasts, 0.1)),
             Kind::Suspended => self.some_processes(|state, process| {
                 // Whatever was on its way to it is lost.
                 let lasts = state.up_to(5 * SECOND, 80 * SECOND);
-                state.processes[process].partitioned_until = now + lasts;
+                state.processes[process].cut_off = Some((kind, now + lasts));
                 state.freeze(process, lasts);
+                state.takes_effect(kind);
             }),
-            Kind::StoppedOnTheWire => self.spells.stopped_on_the_wire = Spell::new(now + lasts, 0.05),
+            Kind::StoppedOnTheWire => self.spells.begin(kind, Spell::new(now + lasts, 0.05)),
             Kind::Partition => {
                 let process = self.rng.usize(0..self.processes.len());
-                self.processes[process].partitioned_until = now + lasts;
+                self.processes[process].cut_off = Some((kind, now + lasts));
             }
             Kind::Killed => self.some_processes(|state, process| {
                 state.processes[process].dead = true;
                 let (part, rests) = (state.processes[process].part, state.up_to(100 * MS, 4 * SECOND));
                 state.later(rests, Later::Start { part });
+                state.takes_effect(kind);
             }),
-            Kind::DeadWaiters => self.some_processes(|state, process| state.processes[process].dead = true),
+            Kind::DeadWaiters => self.some_processes(|state, process| {
+                state.processes[process].dead = true;
+                if !state.processes[process].waiting.is_empty() {
+                    state.takes_effect(kind);
+                }
+            }),
             Kind::ColdStart => {
                 let parts = self.plan.parts.len();
                 let part = self.rng.usize(0..parts);
                 if self.processes.iter().filter(|process| !process.dead).count() < 2 * parts {
+                    self.takes_effect(kind);
                     return Effect::Start(vec![part]);
                 }
             }
-            Kind::Cancelled => self.spells.cancelling = spell,
-            Kind::Impatient => self.spells.impatient = spell,
-            Kind::Holding => self.spells.holding = spell,
-            Kind::Burst => self.spells.idle_until = now + self.up_to(SECOND, 10 * SECOND),
-            Kind::IdleHour => self.spells.idle_until = now + IDLE,
+            Kind::Burst => self.spells.idle = Some((kind, now + self.up_to(SECOND, 10 * SECOND))),
+            Kind::IdleHour => self.spells.idle = Some((kind, now + IDLE)),
             Kind::MixedCosts => self.spells.mixed_costs = true,
             Kind::RateChanged => self.changes_rate(),
             Kind::CostsChanged => self.changes_costs(),
@@ -176,6 +206,7 @@ impl State {
                 let budget = self.rng.usize(0..self.budgets.len());
                 let lasts = self.up_to(MS, 20 * SECOND);
                 self.pushes_back(budget, crate::clock::duration(lasts));
+                self.takes_effect(kind);
             }
         }
         Effect::Nothing
@@ -184,10 +215,10 @@ impl State {
     /// Everything is well again: what was to last is over, and whoever is missing is started.
     pub fn heals(&mut self) -> Effect {
         self.trace.tell(self.now, || "all faults are over".to_owned());
-        self.spells.end();
+        self.spells.end_all();
         let now = self.now;
         for process in &mut self.processes {
-            process.partitioned_until = 0;
+            process.cut_off = None;
             process.stalls = None;
         }
         self.service.up = true;

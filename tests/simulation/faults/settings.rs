@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Kind;
 use crate::events::{Event, Later};
 use crate::service::{self, Act};
 use crate::time::{MS, SECOND, True};
@@ -54,6 +55,9 @@ impl State {
             _ => limit.units.saturating_sub(1),
         };
         let units = units.max(limit.max_cost).min(1000);
+        if units != limit.units {
+            self.takes_effect(Kind::RateChanged);
+        }
         self.trace.tell(self.now, || format!("budget {budget}: {} units become {units}", limit.units));
         let (set, vendor) = (Later::SetUnits { budget, units }, Later::VendorLimit { budget, units });
         let (first, then) = if units < limit.units { (set, vendor) } else { (vendor, set) };
@@ -66,6 +70,9 @@ impl State {
         let Some((budget, until)) = self.one_at_rest(Self::one_window) else { return };
         let most = self.budgets[budget].plan.limit.units.min(5);
         let max_cost = self.rng.u32(1..=most);
+        if max_cost != self.budgets[budget].plan.limit.max_cost {
+            self.takes_effect(Kind::CostsChanged);
+        }
         self.sets_paused(budget, true);
         self.events.push(until, Event::Later(Later::SetCostAndResume { budget, max_cost }));
     }
@@ -75,8 +82,11 @@ impl State {
         let Some((budget, _)) = self.one_at_rest(|_, _| 0) else { return };
         let lookahead = self.budgets[budget].plan.lookahead;
         // Never much less: the seed's network must fit into it.
-        let lookahead = lookahead * self.rng.u32(90..200) / 100;
-        self.budgets[budget].plan.lookahead = lookahead.min(Duration::from_secs(2));
+        let changed = (lookahead * self.rng.u32(90..200) / 100).min(Duration::from_secs(2));
+        if changed != lookahead {
+            self.takes_effect(Kind::LookaheadChanged);
+        }
+        self.budgets[budget].plan.lookahead = changed;
         self.sets(budget);
     }
 
@@ -89,14 +99,20 @@ impl State {
             classes.iter().enumerate().filter(|(one, _)| *one != class).map(|(_, one)| one.floor_ppm).sum();
         let floor_ppm = [0, 100_000, 400_000][self.rng.usize(0..3)].min(1_000_000 - others);
         let one = &mut classes[class];
+        let before = (one.priority, one.floor_ppm);
         (one.priority, one.floor_ppm) = (self.rng.i32(0..=2), floor_ppm);
+        let changed = before != (one.priority, one.floor_ppm);
         let (class, priority) = (std::sync::Arc::clone(&one.name), one.priority);
         self.service.act(self.now, budget, Act::SetClass { class, priority, floor_ppm }, false);
+        if changed {
+            self.takes_effect(Kind::ClassesChanged);
+        }
     }
 
     pub fn pauses(&mut self, lasts: True) {
         let Some((budget, until)) = self.one_at_rest(|_, _| lasts.min(4 * SECOND)) else { return };
         self.sets_paused(budget, true);
+        self.takes_effect(Kind::Paused);
         self.events.push(until, Event::Later(Later::Resume { budget }));
     }
 }

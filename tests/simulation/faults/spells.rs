@@ -1,7 +1,10 @@
 //! Faults that last: until when, and how often they hit.
 
+use std::collections::BTreeMap;
+
 use fastrand::Rng;
 
+use super::Kind;
 use crate::time::True;
 
 /// One kind of trouble that comes by chance for a while.
@@ -15,38 +18,38 @@ impl Spell {
     pub fn new(until: True, chance: f64) -> Self {
         Self { until, chance }
     }
-
-    pub fn hits(&self, now: True, rng: &mut Rng) -> bool {
-        now < self.until && rng.f64() < self.chance
-    }
 }
 
 /// All that may be going on at once.
 #[derive(Debug, Default)]
 pub struct Spells {
-    pub requests_lost: Spell,
-    pub requests_late: Spell,
-    pub answers_lost: Spell,
-    pub answers_late: Spell,
-    pub resets: Spell,
-    pub refuses: Spell,
-    pub long_round_trips: Spell,
-    /// Some are sent to the server that was left behind by a promotion.
-    pub old_server: Spell,
-    pub stalled_on_answer: Spell,
-    pub impatient: Spell,
-    pub cancelling: Spell,
-    pub holding: Spell,
-    pub stopped_on_the_wire: Spell,
+    lasting: BTreeMap<Kind, Spell>,
     /// Calls cost more than 1, to the end.
     pub mixed_costs: bool,
-    /// Nobody wants anything before.
-    pub idle_until: True,
+    /// Nobody wants anything before this moment, and why.
+    pub idle: Option<(Kind, True)>,
 }
 
 impl Spells {
+    /// Instead of the one before it.
+    pub fn begin(&mut self, kind: Kind, spell: Spell) {
+        self.lasting.insert(kind, spell);
+    }
+
+    pub fn end(&mut self, kind: Kind) {
+        self.lasting.remove(&kind);
+    }
+
+    pub fn lasts(&self, kind: Kind, now: True) -> bool {
+        self.lasting.get(&kind).is_some_and(|spell| now < spell.until)
+    }
+
+    pub fn hits(&self, kind: Kind, now: True, rng: &mut Rng) -> bool {
+        self.lasting.get(&kind).is_some_and(|spell| now < spell.until && rng.f64() < spell.chance)
+    }
+
     /// Whatever lasts is over. What calls cost is no fault.
-    pub fn end(&mut self) {
+    pub fn end_all(&mut self) {
         *self = Self { mixed_costs: self.mixed_costs, ..Self::default() };
     }
 }
