@@ -183,7 +183,8 @@ fn decode(rows: &[tokio_postgres::Row], ask: &Ask) -> Result<Answer, Breach> {
     columns(answer).map_err(of_other_type)?.checked(ask)
 }
 
-/// The columns of the answer, in the order of the type `call_budget_answer`.
+/// The columns of the answer, in the order of the type `call_budget_answer`. They are told apart by their place: within one
+/// contract a later schema may only append to them.
 fn columns(answer: &[u8]) -> Result<Columns, Malformed> {
     let mut record = Record::read(answer)?;
     let contract = record.next()?;
