@@ -96,7 +96,8 @@ async fn where_the_store_cannot_take_it_nobody_loses_a_session() {
     let told = async || store.publish(7, &[snapshot("a", Shown::Open)], &Arc::default()).await;
     store.probe(&Arc::default()).await.unwrap();
     let sessions = async || {
-        let sql = "SELECT array_agg(pid) FROM pg_stat_activity WHERE application_name = 'collector'";
+        let sql = "SELECT array_agg(pid) FROM pg_stat_activity
+                    WHERE application_name = 'collector' AND datname = current_database()";
         database.client.query_one(sql, &[]).await.unwrap().get::<_, Vec<i32>>(0)
     };
     let before = sessions().await;
