@@ -100,6 +100,10 @@ pub struct Settings {
     pub(crate) retry: Map<String, Value>,
     pub(crate) class: Map<String, Value>,
     pub(crate) vendor: Map<String, Value>,
+    /// The table of the service, and its variables `CALL_BUDGET_SERVE_*`: the service reads it.
+    pub(crate) serve: Map<String, Value>,
+    /// How `call-budget` writes its log: `text` (where nothing says it) or `json`.
+    pub log_format: LogFormat,
     /// Where the settings file lies: the files that it names are looked for from there.
     #[serde(skip)]
     pub(crate) directory: PathBuf,
@@ -139,6 +143,8 @@ impl Default for Settings {
             retry: Map::new(),
             class: Map::new(),
             vendor: Map::new(),
+            serve: Map::new(),
+            log_format: LogFormat::Text,
             directory: PathBuf::new(),
             environment: Environment::default(),
         }
@@ -193,6 +199,8 @@ impl Settings {
             retry,
             class,
             vendor,
+            serve,
+            log_format,
             directory,
             environment,
             ..
@@ -215,6 +223,8 @@ impl Settings {
             retry,
             class,
             vendor,
+            serve,
+            log_format,
             directory,
             environment,
             ..Self::default()
@@ -247,6 +257,17 @@ impl Settings {
         }
         surfaces::Surfaces::of(self).map(drop)
     }
+}
+
+/// How events are written to standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// An object a line, for programs.
+    Json,
 }
 
 /// The settings are refused; the message names the key and the way out.

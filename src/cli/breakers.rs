@@ -2,27 +2,19 @@
 
 use super::duration::rough;
 use super::output::{percent, short};
-use crate::store::status::{Breaker, Breakers, Episode, Hold};
+use crate::store::report::Report;
+use crate::store::status::{Breaker, Episode, Hold};
 
 /// A heading and a few lines for each breaker of each process.
-pub fn in_words(breakers: &Breakers) -> String {
-    let lines = match breakers {
-        Breakers::Shown(breakers) if breakers.is_empty() => {
+pub fn in_words(report: &Report) -> String {
+    let lines = match report.breakers_unseen {
+        Some(why) => format!("  not shown: {why}"),
+        None if report.breakers.is_empty() => {
             "  nothing was told within the last hour: a process tells while one is not closed".to_owned()
         }
-        Breakers::Shown(breakers) => breakers.iter().map(one).collect::<Vec<_>>().join("\n"),
-        unseen => format!("  not shown: {}", why_unseen(unseen).unwrap_or_default()),
+        None => report.breakers.iter().map(one).collect::<Vec<_>>().join("\n"),
     };
     format!("breakers\n{lines}")
-}
-
-/// Why there is nothing to see, and the way out.
-pub fn why_unseen(breakers: &Breakers) -> Option<&'static str> {
-    match breakers {
-        Breakers::Shown(_) => None,
-        Breakers::NotInSchema => Some("the schema is older than this call-budget: run \"call-budget migrate\""),
-        Breakers::NotPermitted => Some("this role may not see them: run \"call-budget access ROLE --as client\" again"),
-    }
 }
 
 fn one(breaker: &Breaker) -> String {

@@ -1,89 +1,54 @@
 //! Budgets and classes in words: what `list`, `show`, `status` and every change print.
 
-use serde::Serialize;
-
-use super::command_error::CommandError;
 use super::duration::{friendly, rough};
 use super::output::{percent, short, table};
-use crate::store::operation::Operation;
-use crate::store::status::{self, Budget, Class};
+use crate::store::report::{ClassView, View};
+use crate::store::status::Budget;
 
-/// A budget with its classes, as JSON shows it.
-#[derive(Serialize)]
-pub struct View {
-    #[serde(flatten)]
-    pub budget: Budget,
-    pub classes: Vec<ClassView>,
+/// The settings, one a line.
+pub fn settings(view: &View) -> String {
+    let settings = &view.budget.settings;
+    let line = |name: &str, value: String| vec![format!("  {name}"), value];
+    table(&[
+        line("limit", format!("{} per {}", settings.limit, friendly(settings.window_us))),
+        line("interval", format!("{} ({})", friendly(settings.interval_us), rate(settings.interval_us))),
+        line("send window", friendly(settings.send_window_us)),
+        line("arrival jitter", friendly(settings.arrival_jitter_us)),
+        line("largest cost", settings.max_cost.to_string()),
+        line("lookahead", friendly(settings.lookahead_us)),
+        line("version", view.budget.version.to_string()),
+    ])
 }
 
-/// A class and its part of what the budget granted.
-#[derive(Serialize)]
-pub struct ClassView {
-    #[serde(flatten)]
-    pub class: Class,
-    /// Of all grants of this budget's classes since they were made: 0 to 1, none before the first.
-    pub share: Option<f64>,
+/// What is going on: state, last slot, classes.
+pub fn activity(view: &View) -> String {
+    let Budget { fences, last_slot_age_us, .. } = view.budget;
+    let mut lines: Vec<String> = holds(&view.budget).into_iter().map(|(what, who)| what + &who).collect();
+    lines.push(format!("last slot {}, fences {fences}", age(last_slot_age_us)));
+    lines.iter().map(|line| format!("  {line}\n")).collect::<String>() + &class_table(view)
 }
 
-impl View {
-    /// Reads the classes of a budget.
-    pub async fn of(operation: &Operation<'_>, budget: Budget) -> Result<View, CommandError> {
-        let classes = status::classes(operation, Some(&budget.name)).await?;
-        let all: i64 = classes.iter().map(|class| class.granted).sum();
-        let share = |class: &Class| (all > 0).then(|| class.granted as f64 / all as f64);
-        let classes = classes.into_iter().map(|class| ClassView { share: share(&class), class }).collect();
-        Ok(View { budget, classes })
+fn class_table(view: &View) -> String {
+    if view.classes.is_empty() {
+        return format!("  no class yet: \"call-budget class set {} CLASS --priority 0\" makes one", view.budget.name);
     }
-
-    /// The settings, one a line.
-    pub fn settings(&self) -> String {
-        let settings = &self.budget.settings;
-        let line = |name: &str, value: String| vec![format!("  {name}"), value];
-        table(&[
-            line("limit", format!("{} per {}", settings.limit, friendly(settings.window_us))),
-            line("interval", format!("{} ({})", friendly(settings.interval_us), rate(settings.interval_us))),
-            line("send window", friendly(settings.send_window_us)),
-            line("arrival jitter", friendly(settings.arrival_jitter_us)),
-            line("largest cost", settings.max_cost.to_string()),
-            line("lookahead", friendly(settings.lookahead_us)),
-            line("version", self.budget.version.to_string()),
-        ])
-    }
-
-    /// What is going on: state, last slot, classes.
-    pub fn activity(&self) -> String {
-        let Budget { fences, last_slot_age_us, .. } = self.budget;
-        let mut lines: Vec<String> = holds(&self.budget).into_iter().map(|(what, who)| what + &who).collect();
-        lines.push(format!("last slot {}, fences {fences}", age(last_slot_age_us)));
-        lines.iter().map(|line| format!("  {line}\n")).collect::<String>() + &self.class_table()
-    }
-
-    fn class_table(&self) -> String {
-        if self.classes.is_empty() {
-            return format!(
-                "  no class yet: \"call-budget class set {} CLASS --priority 0\" makes one",
-                self.budget.name
-            );
-        }
-        let mut rows = vec![
-            ["  CLASS", "PRIORITY", "FLOOR", "GRANTED", "SHARE", "WAITING", "LAST SLOT"].map(str::to_owned).to_vec(),
-        ];
-        rows.extend(self.classes.iter().map(|ClassView { class, share }| {
-            vec![
-                format!("  {}", short(&class.name)),
-                class.priority.to_string(),
-                floor(class.floor_ppm),
-                class.granted.to_string(),
-                share.map_or("-".to_owned(), |share| format!("{:.1}%", share * 100.0)),
-                match class.waiting_lanes {
-                    0 => "-".to_owned(),
-                    lanes => format!("{lanes} lanes, {} units", class.waiting_units),
-                },
-                age(class.last_slot_age_us),
-            ]
-        }));
-        table(&rows)
-    }
+    let mut rows =
+        vec![["  CLASS", "PRIORITY", "FLOOR", "GRANTED", "SHARE", "WAITING", "LAST SLOT"].map(str::to_owned).to_vec()];
+    rows.extend(view.classes.iter().map(|ClassView { class, share }| {
+        vec![
+            format!("  {}", short(&class.name)),
+            class.priority.to_string(),
+            floor(class.floor_ppm),
+            class.granted.to_string(),
+            share.map_or("-".to_owned(), |share| format!("{:.1}%", share * 100.0)),
+            match class.waiting_lanes {
+                0 => "-".to_owned(),
+                lanes => format!("{lanes} lanes, {} units", class.waiting_units),
+            },
+            age(class.last_slot_age_us),
+        ]
+    }));
+    table(&rows)
 }
 
 /// Slots a second.

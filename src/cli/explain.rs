@@ -6,10 +6,11 @@ use serde::Serialize;
 use super::bound;
 use super::command_error::CommandError;
 use super::database::Database;
-use super::describe::{View, floor, per_second};
+use super::describe::{floor, per_second};
 use super::duration::friendly;
 use super::find;
 use super::output::{print, print_json, short, table};
+use crate::store::report::View;
 
 /// Explain a budget in numbers: what is safe, what it gives, who can starve
 #[derive(Args)]

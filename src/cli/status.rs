@@ -1,14 +1,14 @@
 use clap::Args;
-use serde::Serialize;
 
 use super::breakers;
 use super::command_error::CommandError;
 use super::database::Database;
-use super::describe::View;
+use super::describe;
 use super::duration::rough;
 use super::find;
 use super::output::{print, print_json, table};
-use crate::store::status::{self, Breaker, Breakers, Process, Server};
+use crate::store::report::Report;
+use crate::store::status::{self, Process, Server};
 
 /// Show what is going on: grants and waits by class, breakers, the server
 #[derive(Args)]
@@ -23,16 +23,6 @@ pub struct Status {
     database: Database,
 }
 
-#[derive(Serialize)]
-struct Report {
-    budgets: Vec<View>,
-    /// Of every budget: breakers belong to none.
-    breakers: Vec<Breaker>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    breakers_unseen: Option<&'static str>,
-    server: Server,
-}
-
 impl Status {
     pub async fn run(self) -> Result<(), CommandError> {
         let mut connected = self.database.connect().await?;
@@ -41,35 +31,23 @@ impl Status {
             Some(name) => vec![find::budget(&operation, name).await?],
             None => status::budgets(&operation, None).await?,
         };
-        let mut views = Vec::new();
-        for budget in budgets {
-            views.push(View::of(&operation, budget).await?);
-        }
-        let (breakers, server) = (status::breakers(&operation).await?, status::server(&operation).await?);
+        let report = Report::of(&operation, budgets).await?;
         match self.json {
-            true => print_json(&Report::new(views, breakers, server)),
-            false => print(&text(&views, &breakers, &server)),
+            true => print_json(&report),
+            false => print(&text(&report)),
         }
         Ok(())
     }
 }
 
-impl Report {
-    fn new(budgets: Vec<View>, breakers: Breakers, server: Server) -> Self {
-        let breakers_unseen = breakers::why_unseen(&breakers);
-        let breakers = if let Breakers::Shown(breakers) = breakers { breakers } else { Vec::new() };
-        Self { budgets, breakers, breakers_unseen, server }
-    }
-}
-
-fn text(budgets: &[View], breakers: &Breakers, about: &Server) -> String {
+fn text(report: &Report) -> String {
     let mut parts: Vec<String> =
-        budgets.iter().map(|view| format!("{}\n{}", view.budget.name, view.activity())).collect();
+        report.budgets.iter().map(|view| format!("{}\n{}", view.budget.name, describe::activity(view))).collect();
     if parts.is_empty() {
         parts.push("no budget yet: \"call-budget budget set NAME --limit 18 --window 1s\" makes one".to_owned());
     }
-    parts.push(breakers::in_words(breakers));
-    parts.push(server(about));
+    parts.push(breakers::in_words(report));
+    parts.push(server(&report.server));
     parts.join("\n\n")
 }
 

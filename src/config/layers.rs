@@ -13,6 +13,8 @@ use super::nearest::nearest;
 use super::{Settings, SettingsError};
 
 const PREFIX: &str = "CALL_BUDGET_";
+/// What stands in the table of the service can stand in variables too, as text.
+const SERVE: &str = "serve_";
 pub(super) const FILE_VARIABLE: &str = "CALL_BUDGET_CONFIG";
 
 /// Settings that are text: in a variable, a password of digits, a user `true` or a name in brackets stays what it is.
@@ -109,11 +111,21 @@ impl Layer {
     }
 
     fn of_variables(variables: &[(OsString, OsString)]) -> Result<Self, SettingsError> {
-        let mut values = Dict::new();
+        let (mut values, mut serve) = (Dict::new(), Dict::new());
         for (name, text) in variables {
             let name = name.to_string_lossy().to_uppercase();
             let Some(key) = name.strip_prefix(PREFIX).filter(|_| name != FILE_VARIABLE) else { continue };
             let key = if key == "ENABLED" { "call_budget_enabled".into() } else { key.to_lowercase() };
+            if let Some(key) = key.strip_prefix(SERVE) {
+                let Some(text) = text.to_str() else {
+                    return Err(SettingsError(format!("the variable {name} is not UTF-8")));
+                };
+                // As for every text: set to nothing, it says nothing.
+                if !text.is_empty() {
+                    serve.insert(key.to_owned(), Value::from(text));
+                }
+                continue;
+            }
             let of =
                 |table: &&&str| key.strip_prefix(**table).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
             if let Some(table) = TABLES.iter().find(of) {
@@ -132,6 +144,9 @@ impl Layer {
             }
             let Ok(read) = text.parse::<Value>();
             values.insert(key, if is_text { Value::from(text) } else { read });
+        }
+        if !serve.is_empty() {
+            values.insert("serve".to_owned(), Value::from(serve));
         }
         let source = Metadata::named("environment variable").interpolater(|_, keys| match keys {
             ["call_budget_enabled"] => format!("{PREFIX}ENABLED"),

@@ -23,6 +23,7 @@ pub mod operation;
 mod pool;
 mod progress;
 mod record;
+pub mod report;
 mod route;
 mod secret;
 mod session;

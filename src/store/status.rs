@@ -103,6 +103,17 @@ pub enum Breakers {
     NotPermitted,
 }
 
+impl Breakers {
+    /// Why there is nothing to see, and the way out.
+    pub fn why_unseen(&self) -> Option<&'static str> {
+        match self {
+            Self::Shown(_) => None,
+            Self::NotInSchema => Some("the schema is older than this call-budget: run \"call-budget migrate\""),
+            Self::NotPermitted => Some("this role may not see them: run \"call-budget access ROLE --as client\" again"),
+        }
+    }
+}
+
 /// A breaker of one process, as it was `age_us` ago. What is left of something is reckoned to now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Breaker {

@@ -12,10 +12,10 @@ use clap::{Args, Subcommand};
 
 use super::command_error::CommandError;
 use super::database::Database;
-use super::describe::View;
 use super::find;
 use super::output::{print, print_json};
 use crate::store::operation::Operation;
+use crate::store::report::View;
 
 /// Show and change budgets: limits that processes share.
 #[derive(Subcommand)]

@@ -2,9 +2,10 @@ use clap::Args;
 
 use super::Target;
 use crate::cli::command_error::CommandError;
-use crate::cli::describe::View;
+use crate::cli::describe;
 use crate::cli::find;
 use crate::cli::output::{print, print_json};
+use crate::store::report::View;
 
 /// Show one budget: its settings, its state and its classes
 #[derive(Args)]
@@ -22,7 +23,9 @@ impl Show {
         let view = View::of(&operation, budget).await?;
         match self.target.json {
             true => print_json(&view),
-            false => print(&format!("{}\n{}\n{}", view.budget.name, view.settings(), view.activity())),
+            false => {
+                print(&format!("{}\n{}\n{}", view.budget.name, describe::settings(&view), describe::activity(&view)))
+            }
         }
         Ok(())
     }
