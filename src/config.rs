@@ -231,6 +231,11 @@ impl Settings {
         }
     }
 
+    /// The table of the service, which reads it itself.
+    pub(crate) fn serve(&self) -> &Map<String, Value> {
+        &self.serve
+    }
+
     /// Refuses a value out of its range, and surfaces that cannot be: files that they name are read.
     pub(crate) fn validate(&self) -> Result<(), SettingsError> {
         let ms = Duration::from_millis;
@@ -273,6 +278,12 @@ pub enum LogFormat {
 /// The settings are refused; the message names the key and the way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError(pub(crate) String);
+
+impl SettingsError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
 
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

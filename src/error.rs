@@ -83,11 +83,12 @@ pub struct AcquireError {
     pub(crate) stage: Option<Stage>,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) lost: u32,
+    pub(crate) max_cost: Option<u32>,
 }
 
 impl AcquireError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), stage: None, retry_after: None, lost: 0 }
+        Self { code, message: message.into(), stage: None, retry_after: None, lost: 0, max_cost: None }
     }
 
     /// What kind of no it is.
@@ -113,6 +114,16 @@ impl AcquireError {
     /// How many attempts ended with their request sent and no answer: each may have spent one grant.
     pub fn lost(&self) -> u32 {
         self.lost
+    }
+
+    /// The largest cost that the budget allows, where the caller's is over it.
+    pub fn max_cost(&self) -> Option<u32> {
+        self.max_cost
+    }
+
+    /// What happened, without the code.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     /// The pair that collectors store.

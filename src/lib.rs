@@ -49,7 +49,8 @@ pub mod service;
 
 pub use breaker::{Breaker, Pass};
 pub use call::{
-    Answer, Answered, Attempt, BreakerReport, CallError, CallOptions, Credential, Failed, Fetching, Token, TokenSource,
+    Answer, Answered, Attempt, BreakerReport, CallError, CallOptions, Credential, Failed, Fetching, Guarded, Token,
+    TokenSource, Told,
 };
 pub use config::{Settings, SettingsError};
 pub use coordinator::{CallBudget, Options};

@@ -8,6 +8,7 @@ mod attempt;
 mod board;
 mod error;
 mod front;
+mod guarded;
 mod options;
 mod pushback;
 mod run;
@@ -31,6 +32,7 @@ pub use answer::{Answer, Answered, Credential, Failed};
 pub use attempt::Attempt;
 pub use board::BreakerReport;
 pub use error::CallError;
+pub use guarded::{Guarded, Told};
 pub use options::CallOptions;
 pub use tokens::{Fetching, Token, TokenSource};
 
@@ -79,6 +81,22 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
     {
         self.tally().calls.add(1);
         Call::new(self, surface, credential, options)?.run(request).await
+    }
+
+    /// Gets leave for one attempt that is made outside of this process's `call`: holds, breaker and slot as for a call, and
+    /// the attempt may leave now. Retries are the caller's, each a call of its own; access tokens are not handed out.
+    ///
+    /// # Errors
+    /// As [`CallBudget::call_with`], before anything was sent.
+    pub async fn guard(
+        &self,
+        surface: &str,
+        credential: &Credential,
+        options: CallOptions,
+    ) -> Result<Guarded<C, S>, CallError> {
+        self.tally().calls.add(1);
+        let (call, underway) = Call::new(self, surface, credential, options)?.begun().await?;
+        Ok(Guarded::new(call, underway))
     }
 
     /// From now on, the surfaces whose `token_surface` this is get their tokens from `source`.

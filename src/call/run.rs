@@ -24,9 +24,9 @@ use crate::store::Store;
 use crate::vendor::Ended;
 
 /// A call on its way.
-pub(super) struct Call<'a, C: Clock, S: Store> {
-    budgets: &'a CallBudget<C, S>,
-    surface: Arc<Surface>,
+pub(super) struct Call<C: Clock, S: Store> {
+    budgets: CallBudget<C, S>,
+    pub(super) surface: Arc<Surface>,
     breaker: Option<Breaker<C>>,
     credential: Credential,
     who: Holder,
@@ -53,7 +53,7 @@ struct Ready<C: Clock> {
 }
 
 /// An attempt under way. Dropping it gives all of it back, the slot aside.
-struct Underway<C: Clock> {
+pub(super) struct Underway<C: Clock> {
     trial: Trial,
     pass: OnPass<C>,
     token: Option<Issued>,
@@ -66,9 +66,9 @@ type Ending<A> = Result<A, (Broken, Box<dyn Error + Send + Sync>)>;
 /// What a call has come to so far.
 type Outcomes<A> = Result<Answered<A>, CallError>;
 
-impl<'a, C: Clock, S: Store> Call<'a, C, S> {
+impl<C: Clock, S: Store> Call<C, S> {
     pub fn new(
-        budgets: &'a CallBudget<C, S>,
+        budgets: &CallBudget<C, S>,
         surface: &str,
         credential: &Credential,
         options: CallOptions,
@@ -91,7 +91,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
         };
         let may_probe = front.surfaces.may_probe(&class);
         Ok(Self {
-            budgets,
+            budgets: budgets.clone(),
             breaker,
             credential,
             who,
@@ -150,6 +150,27 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
         }
     }
 
+    /// Gets so far that one attempt may leave now.
+    pub async fn begun(mut self) -> Result<(Self, Underway<C>), CallError> {
+        loop {
+            let ready = self.ready().await?;
+            if let Some(underway) = self.begin(ready)? {
+                return Ok((self, underway));
+            }
+        }
+    }
+
+    /// Settles an attempt by what somebody else has seen of it.
+    pub fn told(mut self, underway: Underway<C>, ended: &Ended<'_>, elapsed: Option<Duration>) -> Finding {
+        let clock = self.budgets.clock();
+        let since = clock.now().saturating_since(underway.began);
+        let (mut finding, retry_after) = judged(&self.surface, ended, clock);
+        self.refresh(&underway, &mut finding);
+        // Nobody else's clock makes it longer than it can have been.
+        self.settle(underway, &finding, elapsed.map_or(since, |elapsed| elapsed.min(since)), retry_after);
+        finding
+    }
+
     /// Holds, breaker, token, slot: what may refuse for nothing goes first.
     async fn ready(&self) -> Result<Ready<C>, CallError> {
         // Before the holds are asked: none that begins later is missed.
@@ -196,12 +217,12 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
             return Ok(None);
         };
         let longest = self.budgets.longest_fetch(surface);
-        let awaited = match tokens.look(self.budgets, surface, &self.credential, longest) {
+        let awaited = match tokens.look(&self.budgets, surface, &self.credential, longest) {
             Look::Token(token) => return Ok(Some(token)),
             Look::Coming(awaited) => awaited,
         };
         drop(pass.take());
-        let token = tokens.wait(self.budgets, awaited, self.deadline, longest).await;
+        let token = tokens.wait(&self.budgets, awaited, self.deadline, longest).await;
         let token = token.map_err(|source| CallError::Token { surface: Arc::clone(&self.surface.name), source })?;
         *pass = self.admit()?;
         Ok(Some(token))
@@ -274,7 +295,7 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
     fn ended<A: Answer>(&mut self, underway: Underway<C>, ending: Ending<A>) -> (Outcomes<A>, Option<Duration>) {
         let clock = self.budgets.clock();
         let elapsed = clock.now().saturating_since(underway.began);
-        let (mut finding, retry_after) = judged(&self.surface, &ending, clock);
+        let (mut finding, retry_after) = seen(&self.surface, &ending, clock);
         let refresh = self.refresh(&underway, &mut finding);
         self.deadline = self.deadline_after(underway.began);
         self.settle(underway, &finding, elapsed, retry_after);
@@ -362,15 +383,25 @@ impl<'a, C: Clock, S: Store> Call<'a, C, S> {
     }
 }
 
-/// What the vendor's table says, and what its Retry-After asks for.
-fn judged<A: Answer>(surface: &Surface, ending: &Ending<A>, clock: &impl Clock) -> (Finding, Option<Duration>) {
+impl<C: Clock> Underway<C> {
+    pub fn attempt(&self) -> &Attempt {
+        &self.pass.attempt
+    }
+}
+
+/// What the vendor's table says of what came, and what its Retry-After asks for.
+fn seen<A: Answer>(surface: &Surface, ending: &Ending<A>, clock: &impl Clock) -> (Finding, Option<Duration>) {
     let header = |name: &str| ending.as_ref().ok().and_then(|answer| answer.header(name));
     let ended = match ending {
         Ok(answer) => Ended::Answer { status: answer.status(), header: &header, body: answer.body() },
         Err((how, _)) => Ended::Broken(*how),
     };
+    judged(surface, &ended, clock)
+}
+
+fn judged(surface: &Surface, ended: &Ended<'_>, clock: &impl Clock) -> (Finding, Option<Duration>) {
     let wall = clock.wall();
-    (surface.vendor.classify(&ended, wall), surface.vendor.retry_after(&ended, wall))
+    (surface.vendor.classify(ended, wall), surface.vendor.retry_after(ended, wall))
 }
 
 fn timed_out(surface: &Surface) -> Box<dyn Error + Send + Sync> {

@@ -18,6 +18,7 @@ mod migrate;
 mod mock_vendor;
 mod nearest;
 mod output;
+mod serve;
 mod status;
 
 use std::process::ExitCode;
@@ -77,6 +78,7 @@ enum Command {
     Fence(fence::Fence),
     Explain(explain::Explain),
     Status(status::Status),
+    Serve(serve::Serve),
     MockVendor(mock_vendor::Args),
     Bench(bench::Bench),
     /// One process of the demo's fleet
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::Fence(command) => complete(command.run()),
         Command::Explain(command) => complete(command.run()),
         Command::Status(command) => complete(command.run()),
+        Command::Serve(command) => complete(command.run()),
         Command::MockVendor(args) => mock_vendor::run(args).into(),
         Command::Bench(command) => complete(command.run()),
         Command::DemoWorker => complete(demo::worker::run()),
@@ -124,15 +127,17 @@ fn complete<T: Into<Exit>>(command: impl Future<Output = Result<T, CommandError>
     }
 }
 
-/// Completes when the user or the system asks the program to stop, and says which signal did.
-async fn interrupted() -> &'static str {
+/// Completes when the user or the system asks the program to stop, from this moment on, and says which signal did.
+fn interrupted() -> impl Future<Output = &'static str> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => "SIGINT",
-        _ = terminate.recv() => "SIGTERM",
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => "SIGINT",
+            _ = terminate.recv() => "SIGTERM",
+        }
     }
 }

@@ -168,7 +168,7 @@ impl State {
                 |waiter| waiter.cost > max_cost,
                 |waiter| {
                     let message = format!("a cost of {} is over the budget's max_cost {max_cost}", waiter.cost);
-                    lane.error(Code::Misconfigured, message)
+                    AcquireError { max_cost: Some(max_cost), ..lane.error(Code::Misconfigured, message) }
                 },
             ),
             Refusal::Paused { retry_after } => self.end_all(|| AcquireError {

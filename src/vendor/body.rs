@@ -51,7 +51,7 @@ impl Reading {
 }
 
 /// A code is counted and logged: one that looks like a sentence, or is as long as secrets are, is none.
-fn is_code(text: &str) -> bool {
+pub(super) fn is_code(text: &str) -> bool {
     const LONGEST: usize = 32;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':');
     (1..=LONGEST).contains(&text.len()) && text.bytes().all(plain)

@@ -36,6 +36,13 @@ pub enum Ended<'a> {
         header: &'a dyn Fn(&str) -> Option<&'a str>,
         body: &'a [u8],
     },
+    /// The whole answer came to somebody else, who tells what a table asks for.
+    Told {
+        status: u16,
+        code: Option<&'a str>,
+        text: Option<&'a str>,
+        retry_after: Option<Duration>,
+    },
     Broken(Broken),
 }
 
@@ -63,6 +70,13 @@ impl Vendor {
     pub fn classify(&self, ended: &Ended<'_>, wall: Wall) -> Finding {
         match ended {
             Ended::Broken(how) => self.table.judge(Seen::Broken(*how)),
+            Ended::Told { status, code, text, .. } => self.table.judge(Seen::Answer(Facts {
+                status: *status,
+                well_formed: true,
+                code: code.filter(|code| body::is_code(code)),
+                text: text.filter(|text| !text.is_empty()),
+                retry_after: self.retry_after(ended, wall),
+            })),
             Ended::Answer { status, body, .. } => {
                 let found = self.reading.of(body);
                 self.table.judge(Seen::Answer(Facts {
@@ -78,8 +92,11 @@ impl Vendor {
 
     /// What the answer's Retry-After asks for, capped as the table says. None for one that asks for no wait at all.
     pub fn retry_after(&self, ended: &Ended<'_>, wall: Wall) -> Option<Duration> {
-        let Ended::Answer { header, .. } = ended else { return None };
-        let wait = retry_after::read(header("retry-after")?, wall)?;
+        let wait = match ended {
+            Ended::Answer { header, .. } => retry_after::read(header("retry-after")?, wall)?,
+            Ended::Told { retry_after, .. } => (*retry_after)?,
+            Ended::Broken(_) => return None,
+        };
         Some(wait.min(self.retry_after_max))
     }
 }

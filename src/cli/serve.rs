@@ -1,0 +1,70 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::command_error::CommandError;
+use super::database::Database;
+use super::output::print;
+use crate::service::http::{Service, Settings, StartError};
+
+/// Serve callers that are not Rust over HTTP, and a page to look at
+///
+/// POST /v1/acquire answers when a slot is there; POST /v1/calls puts the
+/// breaker in front; / is the page; /v1/openapi.json tells all of it. It obeys
+/// the switch call_budget_enabled. Two side by side serve the same budgets.
+/// SIGTERM ends it within 5 s: callers that wait are refused.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Example: call-budget serve --admin-token-file token\n\nSettings: flags, over CALL_BUDGET_SERVE_* variables, over [serve] in the file"
+)]
+pub struct Serve {
+    /// Address to listen on; port 0 takes any free port [default: 127.0.0.1:8181]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// A file whose first line is the token of admin calls
+    #[arg(long, value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+    /// A file whose first line is the token that callers need
+    #[arg(long, value_name = "FILE")]
+    caller_token_file: Option<PathBuf>,
+    /// A name by which it is called, beside localhost; may be repeated
+    #[arg(long = "allow-host", value_name = "NAME")]
+    allow_hosts: Vec<String>,
+    /// Connections at once, 1 to 100000 [default: 2000]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<usize>,
+    #[command(flatten)]
+    database: Database,
+}
+
+impl Serve {
+    pub async fn run(self) -> Result<(), CommandError> {
+        let shared = self.database.settings()?;
+        let mut settings = Settings::of(&shared).map_err(|error| CommandError::usage(error.to_string()))?;
+        settings.listen = self.listen.unwrap_or(settings.listen);
+        settings.admin_token_file = self.admin_token_file.or(settings.admin_token_file);
+        settings.caller_token_file = self.caller_token_file.or(settings.caller_token_file);
+        settings.allowed_hosts.extend(self.allow_hosts);
+        settings.max_connections = self.max_connections.unwrap_or(settings.max_connections);
+        // Before the address is told: whoever reads it may stop the service at once.
+        let interrupted = super::interrupted();
+        let service = Service::start(&shared, settings).await.map_err(|error| match error {
+            StartError::Settings(error) => CommandError::usage(error.to_string()),
+            StartError::Address(address, error) => CommandError::failed(format!("cannot listen on {address}: {error}"))
+                .hint("choose another with --listen"),
+        })?;
+        print(&format!("listening on http://{}", service.address()));
+        if !shared.enabled {
+            eprintln!(
+                "call-budget: call_budget_enabled is false: acquire keeps this process's own pace; \
+                 to share the budget, set CALL_BUDGET_ENABLED=true and start it again"
+            );
+        }
+        let signal = interrupted.await;
+        tracing::info!(signal, "call_budget_service_stopping");
+        service.stop().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Connections: as many at once as are allowed, none that is silent for long, and all of them ended when it is time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::clock::{Clock, SystemClock};
+use crate::policy::Instant;
+
+/// For the head of a request to come in, and for the next one to begin.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// No descriptor is left, or the like: others may end meanwhile.
+const AFTER_REFUSAL: Duration = Duration::from_millis(50);
+
+/// Accepts until it is closed. Dropped, everything ends at once.
+pub(super) struct Connections {
+    accepting: JoinHandle<()>,
+    closing: watch::Sender<Option<Instant>>,
+    closed: mpsc::Receiver<()>,
+}
+
+impl Connections {
+    /// Answers what comes in from here on, on `most` connections at once; more wait until one is free.
+    pub fn accept(listener: TcpListener, router: Router, most: usize) -> Self {
+        let (closing, told) = watch::channel(None);
+        let (done, closed) = mpsc::channel(1);
+        let accepting = tokio::spawn(async move {
+            run(listener, router, most, told).await;
+            drop(done);
+        });
+        Self { accepting, closing, closed }
+    }
+
+    /// Takes no more, and lets what is being answered be answered until the deadline.
+    pub async fn close(&mut self, deadline: Instant) {
+        self.closing.send_replace(Some(deadline));
+        // It ends by the deadline itself.
+        let _ = self.closed.recv().await;
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn run(listener: TcpListener, router: Router, most: usize, mut told: watch::Receiver<Option<Instant>>) {
+    let places = Arc::new(Semaphore::new(most));
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    let deadline = loop {
+        tokio::select! {
+            biased;
+            deadline = closing(&mut told) => break deadline,
+            Some(_) = connections.join_next() => {}
+            (place, stream) = next(&listener, &places) => {
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_WITHIN)
+                    .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+                let watched = graceful.watch(connection);
+                connections.spawn(async move {
+                    // A connection that breaks is its caller's affair.
+                    let _ = watched.await;
+                    drop(place);
+                });
+            }
+        }
+    };
+    drop(listener);
+    SystemClock.until(deadline, graceful.shutdown()).await;
+    connections.shutdown().await;
+}
+
+async fn next(listener: &TcpListener, places: &Arc<Semaphore>) -> (OwnedSemaphorePermit, TcpStream) {
+    let place = Arc::clone(places).acquire_owned().await.expect("the places are never closed");
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Answers are small, and callers wait for them.
+                let _ = stream.set_nodelay(true);
+                return (place, stream);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "call_budget_accept_failed");
+                tokio::time::sleep(AFTER_REFUSAL).await;
+            }
+        }
+    }
+}
+
+async fn closing(told: &mut watch::Receiver<Option<Instant>>) -> Instant {
+    match told.wait_for(Option::is_some).await.ok().and_then(|told| *told) {
+        Some(deadline) => deadline,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,34 @@
+//! Whether it lives, and whether to send it callers.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use super::House;
+use super::json::Json;
+
+#[derive(Serialize)]
+pub(super) struct Ready {
+    ready: bool,
+    why: Option<String>,
+}
+
+/// It answers: that is all it says.
+pub(super) async fn live() -> Json<Ready> {
+    Json(Ready { ready: true, why: None })
+}
+
+/// Not while it stops, nor while the store is out. While the switch is off no caller needs the store.
+pub(super) async fn ready(State(house): State<Arc<House>>) -> (StatusCode, Json<Ready>) {
+    let why = if house.is_stopping() {
+        Some("it stops".to_owned())
+    } else if house.enabled {
+        house.lookout.look().await.why
+    } else {
+        None
+    };
+    let status = if why.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(Ready { ready: why.is_none(), why }))
+}

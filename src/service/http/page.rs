@@ -1,0 +1,40 @@
+//! The page and what it is made of: no word of it comes from elsewhere, and it may ask nobody but this service.
+
+use axum::http::HeaderMap;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::response::IntoResponse;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(super) async fn html() -> impl IntoResponse {
+    file("text/html; charset=utf-8", include_str!("page/page.html"))
+}
+
+pub(super) async fn css() -> impl IntoResponse {
+    file("text/css; charset=utf-8", include_str!("page/page.css"))
+}
+
+pub(super) async fn js() -> impl IntoResponse {
+    file("text/javascript; charset=utf-8", include_str!("page/page.js"))
+}
+
+pub(super) async fn openapi() -> impl IntoResponse {
+    file("application/json", include_str!("openapi.json"))
+}
+
+fn file(content_type: &'static str, text: &'static str) -> (HeaderMap, &'static str) {
+    let headers = [
+        (CONTENT_TYPE, content_type),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (CACHE_CONTROL, "no-cache"),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+    ];
+    let headers = headers.map(|(name, value): (HeaderName, _)| (name, HeaderValue::from_static(value)));
+    (headers.into_iter().collect(), text)
+}
