@@ -111,7 +111,7 @@ impl<'a> Row<'a> {
     }
 }
 
-fn cause(cause: Cause) -> &'static str {
+pub fn cause(cause: Cause) -> &'static str {
     match cause {
         Cause::Streak => "streak",
         Cause::Rate => "rate",

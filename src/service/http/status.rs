@@ -11,6 +11,7 @@ use crate::BreakerReport;
 use crate::clock::{Clock, SystemClock};
 use crate::policy::Instant;
 use crate::policy::breaker::Shown;
+use crate::store::breakers::cause;
 use crate::store::report::View;
 use crate::store::status::{Breaker, Hold, Server};
 
@@ -136,7 +137,7 @@ impl BreakerHere {
                 total_open_us: micros(episode.total_open),
                 reopen_count: episode.reopen_count,
                 probe_count: episode.probe_count,
-                cause: episode.cause.as_words(),
+                cause: cause(episode.cause),
             }),
             holds: holds
                 .iter()
