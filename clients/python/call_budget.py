@@ -12,17 +12,18 @@
 
 `AsyncBudgets` is the same with `async with` and `await`. All durations are seconds.
 
-The contract of time: the clock is read before the request leaves (`t_req`); a call may be sent from the moment at which the answer
-has been read until `t_req + held_ms + remaining_ms`. The clock goes on while the machine sleeps, where there is such a one, and is
-looked at again right before sending. On any doubt nothing is sent: an answer that is late, cut, malformed or of another service
-than ours is never a permit. Every DoNotSend means what it is called.
+The contract of time: the clock is read before the request leaves (`t_req`); a call may be sent from the moment at which the
+answer has been read until `t_req + held_ms + remaining_ms`. The clock goes on while the machine sleeps, where there is such a
+one, and is looked at again right before sending. On any doubt nothing is sent: an answer that is late, cut, malformed or not our
+service's is never a permit. Every DoNotSend means what it is called.
 
-What is asked again: a service that cannot be connected to, that stops or is full is passed over for the next URL. A request whose
-connection ended before the first byte of an answer is repeated once: it may have been carried out, which costs a slot and never
-breaks the limit. Nothing else is repeated. A call is settled with the service that gave it.
+What is asked again: a service that cannot be connected to, that stops or is full is passed over for the next URL. A request
+whose connection ended before the first byte of an answer is repeated once: it may have been carried out, which costs a slot and
+never breaks the limit. Where the answer was read too late, another slot is asked for, three in all. Nothing else is repeated. A
+call is settled with the service that gave it.
 
-Every wait ends: `max_wait` and `margin` together bound a request, connecting included. Only the system's own lookup of a host's
-name knows no limit in `Budgets`: give an address.
+Every wait ends: `max_wait` and `margin` together bound it, connecting included, and `margin` bounds settling. Only the system's
+own lookup of a host's name knows no limit in `Budgets`: give an address.
 """
 
 from __future__ import annotations
@@ -41,11 +42,16 @@ import urllib.error
 import urllib.parse
 import warnings
 from dataclasses import dataclass
-from typing import Any, Awaitable, Callable, Coroutine, Dict, Generator, Generic, List, Optional, Protocol, Sequence, Set, Tuple, TypeVar, Union
+from typing import Any, Awaitable, Callable, Coroutine, Dict, Generator, Generic, List, Optional, Protocol, Sequence, Set
+from typing import Tuple, TypeVar, Union
 
-__all__ = ["AsyncBudgets", "AsyncCall", "AsyncPermit", "Budgets", "Call", "Closed", "DoNotSend", "Finding", "Permit", "Refused", "Unsettled"]
+__all__ = ["AsyncBudgets", "AsyncCall", "AsyncPermit", "Budgets", "Call", "Closed", "DoNotSend", "Finding", "Permit"]
+__all__ += ["Refused", "Unsettled", "error_of", "machine_clock"]
 
 T = TypeVar("T")
+P = TypeVar("P", bound="Permit")
+A = TypeVar("A", bound="AsyncPermit")
+C = TypeVar("C", bound="_Connection")
 UNREACHABLE = "CALL_BUDGET_SERVICE_UNREACHABLE"
 BAD_ANSWER = "CALL_BUDGET_BAD_ANSWER"
 LATE_ANSWER = "CALL_BUDGET_LATE_ANSWER"
@@ -60,9 +66,10 @@ class Refused(DoNotSend):
     """No permit.
 
     code: stable; those of the service, and of this client CALL_BUDGET_SERVICE_UNREACHABLE (not connected, or no answer),
-    CALL_BUDGET_BAD_ANSWER (what came is no answer of the service) and CALL_BUDGET_LATE_ANSWER (the window was over when it was read).
-    detail: a sentence. status: of the answer, where one came. retry_after: seconds until trying again can help, where that is known.
-    may_have_spent: a slot may be spent although nothing was sent. transient: trying again later can help. stage: of the store call.
+    CALL_BUDGET_BAD_ANSWER (what came is no answer of the service) and CALL_BUDGET_LATE_ANSWER (the window was over when it was
+    read). detail: a sentence. status: of the answer, where one came. retry_after: seconds until trying again can help, where that
+    is known. may_have_spent: a slot may be spent although nothing was sent. transient: trying again later can help. stage: of the
+    store call.
     """
 
     def __init__(
@@ -227,11 +234,11 @@ class _Calling(_Leave):
         return self._settle_once({"error": error}, elapsed)
 
     def _by_leaving(self, error: Optional[BaseException]) -> Dict[str, Any]:
-        if self._began_ns is None:
+        if self._began_ns is None or isinstance(error, DoNotSend):
             return self._by_error("not_sent", None)
         if isinstance(error, urllib.error.HTTPError) and 100 <= error.code <= 599:
             return self._by_answer(error.code, None, None, None, None)
-        if isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError):
+        if isinstance(error, Exception):
             return self._by_error(error_of(error), None)
         over = error is not None and self._elapsed() >= self.attempt_timeout
         return self._by_error("timed_out" if over else "not_sent", None)
@@ -256,15 +263,15 @@ class Call(_Calling, Permit):
         self, status: int, *, code: Optional[str] = None, text: Optional[str] = None, retry_after: Optional[float] = None,
         elapsed: Optional[float] = None,
     ) -> Optional[Finding]:  # fmt: skip
-        """The whole answer came. status: HTTP's. code, text: the vendor's own, from the body. retry_after: what the vendor asks for.
-        elapsed: from sending to the last byte; measured from check() where it is not said.
+        """The whole answer came. status: HTTP's. code, text: the vendor's own, from the body. retry_after: what the vendor asks
+        for. elapsed: from sending to the last byte; measured from check() where it is not said.
 
         Never raises because the service cannot be told: then it is logged, and None is returned.
         """
         return self._tell(self._by_answer(status, code, text, retry_after, elapsed))
 
     def fail(self, error: str, *, elapsed: Optional[float] = None) -> Optional[Finding]:
-        """No whole answer came: not_connected, interrupted, timed_out, or not_sent (nothing was sent, or nothing was learned)."""
+        """No whole answer came: not_connected, interrupted, timed_out, or not_sent (not sent, or nothing was learned)."""
         return self._tell(self._by_error(error, elapsed))
 
     def _tell(self, body: Dict[str, Any]) -> Optional[Finding]:
@@ -310,8 +317,6 @@ class AsyncCall(_Calling, AsyncPermit):
             self._must_be_settled(error)
 
 
-P = TypeVar("P", bound=Permit)
-A = TypeVar("A", bound=AsyncPermit)
 DAY = 86400.0
 ERRORS = ("not_connected", "interrupted", "timed_out", "not_sent")
 
@@ -349,7 +354,8 @@ class _Base:
     @classmethod
     def of(cls, url: str) -> _Base:
         parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None or parts.query or parts.fragment:
+        odd = parts.username is not None or parts.query or parts.fragment
+        if parts.scheme not in ("http", "https") or not parts.hostname or odd:
             raise ValueError("the URL of a service is http://host:port or https://host:port, and holds no password")
         tls = parts.scheme == "https"
         host, port = parts.hostname, parts.port or (443 if tls else 80)
@@ -536,8 +542,8 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is no number")
 
 
-def _milliseconds(value: Any, most: float = math.inf) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most or not math.isfinite(value):
+def _milliseconds(value: Any, most: float = 1e15) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
         raise ValueError("a duration is no number of milliseconds, or out of its range")
     return float(value)
 
@@ -545,9 +551,6 @@ def _milliseconds(value: Any, most: float = math.inf) -> float:
 class _Connection(Protocol):
     def is_quiet(self) -> bool: ...
     def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Connection)
 
 
 class _Idle(Generic[C]):
@@ -590,15 +593,16 @@ class _Idle(Generic[C]):
 Flow = Generator[_Try, _Ended, T]
 NOT_HERE = ("CALL_BUDGET_STOPPING", "CALL_BUDGET_BUSY")  # this process took nobody in: another one may
 LONGEST_WINDOW_MS = 60000.0
+MOST_LATE = 3  # each costs a slot
 
 
 class _Client(Generic[C]):
     """What both clients have in common: whom they ask, what, and what the answer means."""
 
     def __init__(
-        self, urls: Union[str, Sequence[str]], *, token: Optional[str] = None, token_file: Union[str, os.PathLike[str], None] = None,
-        max_wait: float = 30.0, margin: float = 2.0, connect_timeout: float = 1.0, tls: Optional[ssl.SSLContext] = None,
-        clock: Callable[[], int] = machine_clock,
+        self, urls: Union[str, Sequence[str]], *, token: Optional[str] = None,
+        token_file: Union[str, os.PathLike[str], None] = None, max_wait: float = 30.0, margin: float = 2.0,
+        connect_timeout: float = 1.0, tls: Optional[ssl.SSLContext] = None, clock: Callable[[], int] = machine_clock,
     ) -> None:  # fmt: skip
         """urls: of one service, or of several that stand side by side: the next is asked where one cannot be connected to.
         token, token_file: the caller token, or the file whose first line it is, read once. max_wait: how long an acquire or a call
@@ -632,7 +636,7 @@ class _Client(Generic[C]):
             raise RuntimeError("these budgets are closed")
         until = time.monotonic() + (self._max_wait if max_wait is None else max_wait)
         queue = self._bases[self._first :] + self._bases[: self._first]
-        lost = False
+        lost, late = False, 0
         while True:
             base = queue.pop(0)
             left_ms = max(0, math.ceil((until - time.monotonic()) * 1000))
@@ -645,23 +649,27 @@ class _Client(Generic[C]):
             if ended.answer is not None and not (refusal and refusal.code in NOT_HERE):
                 self._first = self._bases.index(base)
             if refusal is None:
-                return (yield from self._granted(base, ended, path == "/v1/calls"))
+                grant = self._granted(base, ended, path == "/v1/calls")
+                if grant.closes_ns is None or self._clock() <= grant.closes_ns:
+                    return grant
+                if grant.id:
+                    yield from self._settle(base, grant.id, {"error": "not_sent"})
+                lost, late = True, late + 1
+                if late < MOST_LATE and time.monotonic() < until:
+                    queue.insert(0, base)
+                    continue
+                why = f"the answer of {base.url} was read after its window had closed, {late} times: nothing may be sent"
+                refusal = Refused(LATE_ANSWER, why, status=200)
             lost = refusal.may_have_spent = lost or refusal.may_have_spent
             if not queue or (ended.how != "unconnected" and refusal.code not in NOT_HERE):
                 raise refusal
 
-    def _granted(self, base: _Base, ended: _Ended, is_call: bool) -> Flow[_Grant]:
+    def _granted(self, base: _Base, ended: _Ended, is_call: bool) -> _Grant:
         try:
-            grant = _grant(base, ended, is_call)
+            return _grant(base, ended, is_call)
         except (KeyError, ValueError, RecursionError) as error:
             why = f"{base.url} answered what is no permit ({error}): nothing may be sent"
             raise Refused(BAD_ANSWER, why, status=200, may_have_spent=True) from None
-        if grant.closes_ns is not None and self._clock() > grant.closes_ns:
-            if is_call:
-                yield from self._settle(base, grant.id, {"error": "not_sent"})
-            why = f"the answer of {base.url} was read after its window had closed: nothing may be sent, acquire again"
-            raise Refused(LATE_ANSWER, why, status=200, may_have_spent=True)
-        return grant
 
     def _settle(self, base: _Base, id: str, body: Dict[str, Any]) -> Flow[Optional[Finding]]:
         until, path = time.monotonic(), f"/v1/calls/{urllib.parse.quote(id, safe='')}/settle"
@@ -684,7 +692,8 @@ class _Client(Generic[C]):
         """None where it is an answer of 200."""
         if ended.answer is None:
             code = BAD_ANSWER if ended.how == "garbled" else UNREACHABLE
-            return Refused(code, f"{base.url}: {ended.why}: nothing may be sent", may_have_spent=ended.how != "unconnected")
+            sent = ended.how != "unconnected"
+            return Refused(code, f"{base.url}: {ended.why}: nothing may be sent", may_have_spent=sent)
         status, headers = ended.answer.status, ended.answer.headers
         if status == 200:
             return None
@@ -696,13 +705,14 @@ class _Client(Generic[C]):
             code, detail, stage = said["code"], said["detail"], said.get("stage")
             if not re.fullmatch(r"CALL_BUDGET_[A-Z_]{1,60}", code) or not isinstance(detail, str):
                 raise ValueError("it has no code")
+            spent = said.get("may_have_spent") is True
             if "retry_after_ms" in said:
                 wait = _milliseconds(said["retry_after_ms"]) / 1000
         except (KeyError, TypeError, ValueError, RecursionError):
             why = f"{base.url} answered {status}, and not as call-budget does: nothing may be sent"
-            return Refused(BAD_ANSWER, why, status=status, retry_after=wait, may_have_spent=status >= 500, transient=passing)
+            code, detail, stage, spent = BAD_ANSWER, why, None, status >= 500
         return Refused(
-            code, detail, status=status, retry_after=wait, may_have_spent=said.get("may_have_spent") is True, transient=passing,
+            code, detail, status=status, retry_after=wait, may_have_spent=spent, transient=passing,
             stage=stage if isinstance(stage, str) else None,
         )  # fmt: skip
 
@@ -850,7 +860,10 @@ class _Wire(asyncio.Protocol):
 
     def close(self) -> None:
         if self._transport is not None:
-            self._transport.abort()
+            try:
+                self._transport.abort()
+            except RuntimeError:
+                pass  # its loop is closed, and so is it
 
 
 def _drop(opening: asyncio.Task[Tuple[asyncio.Transport, _Wire]]) -> None:
@@ -873,8 +886,9 @@ class Budgets(_Client[_Socket]):
         self, surface: str, *, class_: Optional[str] = None, credential: Optional[str] = None, revision: Optional[int] = None,
         cost: int = 1, max_wait: Optional[float] = None,
     ) -> Call:  # fmt: skip
-        """Waits for leave to make one attempt at a surface, through its breaker and its budget; what is not said is as the settings
-        of the service say. credential: a label of the key, never the key. revision: another one when the key behind it has changed.
+        """Waits for leave to make one attempt at a surface, through its breaker and its budget; what is not said is as the
+        settings of the service say. credential: a label of the key, never the key. revision: another one when the key behind it
+        has changed.
 
         Raises Refused, as acquire does; also where the breaker is open or something is held (no slot is spent then).
         """
