@@ -21,6 +21,7 @@ from scripted_service import block, chunked, drip, grant, head, permit, problem,
 from scripted_service import says, says_permit, silent, unread, without
 
 TOKEN = "not-a-real-token"
+OFF = b'{"governed": false, "nonce": null, "held_ms": 0, "remaining_ms": null}'
 GRANTED = {"requests": 1}
 BAD = {"code": call_budget.BAD_ANSWER, "may_have_spent": True, "requests": 1}
 GONE = {"code": call_budget.UNREACHABLE, "transient": True, "may_have_spent": True}
@@ -61,9 +62,10 @@ CASES: Dict[str, Tuple[List[Act], Dict[str, Any]]] = {
     "a window, though not governed": ([grant(governed=False)], BAD),
     "governed is text": ([grant(governed="yes")], BAD),
     "a nonce that is none": ([grant(nonce="0x7")], BAD),
+    "a nonce that is no text": ([grant(nonce=7)], BAD),
     "held for longer than the way took": ([grant(held_ms=5000.0)], BAD),
-    "another type": ([says(b'{"governed": false, "nonce": null, "held_ms": 0, "remaining_ms": null}', media="text/html")], BAD),
-    "two lengths": ([raw(head(200, "application/json", 2, "content-length: 4\r\n") + b"{}  ")], BAD),
+    "another type": ([says(OFF, media="text/html")], BAD),
+    "two lengths": ([raw(head(200, "application/json", 2, f"content-length: {len(OFF)}\r\n") + OFF)], BAD),
     "two codings": ([raw(head(200, "application/json", 2, "transfer-encoding: chunked\r\n") + b"{}")], BAD),
     "no length": ([raw(head(200, "application/json", None) + b"{}", keep=False)], BAD),
     "no HTTP": ([raw(b"SSH-2.0-x\r\n")], BAD),
@@ -260,8 +262,7 @@ class Permits(Promises):
             self.assertEqual(service.connections, 2)
 
     def test_what_a_service_says_unasked_is_nobodys_answer(self) -> None:
-        body = b'{"governed": false, "nonce": null, "held_ms": 0, "remaining_ms": null}'
-        twice = raw((head(200, "application/json", len(body)) + body) * 2)
+        twice = raw((head(200, "application/json", len(OFF)) + OFF) * 2)
 
         async def work(budgets: Any, wait: Any) -> Tuple[Any, Any]:
             return (await wait(budgets.acquire("b", "c")), await wait(budgets.acquire("b", "c")))
@@ -271,9 +272,9 @@ class Permits(Promises):
             self.assertEqual((first.governed, second.governed, service.connections), (False, True, 2))
 
         def later(connection: Connection) -> bool:
-            says(body)(connection)
+            says(OFF)(connection)
             time.sleep(0.05)
-            return says(body)(connection)
+            return says(OFF)(connection)
 
         async def work_later(budgets: Any, wait: Any) -> Any:
             await wait(budgets.acquire("b", "c"))
