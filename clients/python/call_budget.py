@@ -822,14 +822,17 @@ class _Wire(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             raise ConnectionError
         loop = asyncio.get_running_loop()
-        self._answer, self._waiter = answer, loop.create_future()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._answer, self._waiter = answer, waiter
         timer = loop.call_later(attempt.left(), self._over, TimeoutError())
         try:
             self._transport.write(attempt.wire())
-            await self._waiter
+            await waiter
         finally:
             timer.cancel()
             self._waiter = None
+            if waiter.done() and not waiter.cancelled():
+                waiter.exception()  # seen, also where the task was cancelled at the same moment
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
