@@ -45,6 +45,15 @@ pub struct Connected {
 }
 
 impl Database {
+    /// All settings, with the database that the options name.
+    pub fn settings(&self) -> Result<Settings, CommandError> {
+        let settings = Settings::layered(self.config.as_deref()).map_err(usage)?;
+        Ok(match &self.database_url {
+            Some(url) => settings.at(url.as_str()),
+            None => settings,
+        })
+    }
+
     /// Connects, and refuses a database without the schema or with one of another contract.
     pub async fn connect(&self) -> Result<Connected, CommandError> {
         let mut connected = self.reach().await?;
@@ -81,13 +90,7 @@ impl Database {
     }
 
     fn connection(&self) -> Result<Connection, CommandError> {
-        let usage = |error: SettingsError| CommandError::usage(error.to_string());
-        let settings = Settings::layered(self.config.as_deref()).map_err(usage)?;
-        let settings = match &self.database_url {
-            Some(url) => settings.at(url.as_str()),
-            None => settings,
-        };
-        Connection::of(&settings).map_err(usage)
+        Connection::of(&self.settings()?).map_err(usage)
     }
 }
 
@@ -133,4 +136,8 @@ impl Connected {
             _ => error.into(),
         }
     }
+}
+
+fn usage(error: SettingsError) -> CommandError {
+    CommandError::usage(error.to_string())
 }
