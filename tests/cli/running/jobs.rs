@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::BufReader;
 use tokio::process::Command;
 
-use super::{NOWHERE, PROGRAM, exit_code, granted, line, outcome, run, trace};
+use super::{NOWHERE, PATIENT, PROGRAM, exit_code, granted, line, outcome, run, trace};
 use crate::{Outcome, call_budget, database_with_budget, support, words};
 
 /// A shell loop of runs, all at once, as people write it. The runs end before the loop does.
@@ -20,7 +20,7 @@ fn at_once(url: &str, runs: u32, directory: &Path, command: &str) -> Command {
          done; wait"
     );
     let mut shell = Command::new("sh");
-    shell.args(["-c", &script, PROGRAM]).arg(directory).env("DATABASE_URL", url).stdin(Stdio::null());
+    shell.args(["-c", &script, PROGRAM]).arg(directory).env("DATABASE_URL", url).envs(PATIENT).stdin(Stdio::null());
     shell
 }
 
@@ -60,10 +60,8 @@ async fn thirty_runs_at_once_keep_the_limit_at_the_vendor_and_are_counted_by_the
     let counted = counts(directory.path()).await;
     assert_eq!((&counted["job"], &counted["sends"], &counted["refused"]), (&json!("eod"), &json!(30), &json!(0)));
     assert!(counted["first"].as_str().unwrap().ends_with("+09:00"), "{counted}");
-    // As the vendor saw it, give or take the way there.
-    let lasted = Duration::from_micros(seen.last_arrival_us.unwrap() - seen.first_arrival_us.unwrap());
-    let said = Duration::from_micros(counted["lasted_us"].as_u64().unwrap());
-    assert!(lasted.abs_diff(said) < Duration::from_secs(2), "{lasted:?} {said:?}");
+    let lasted = Duration::from_micros(counted["lasted_us"].as_u64().unwrap());
+    assert!(lasted > Duration::from_secs(2), "30 at 18 in 2.05 s: {counted}");
     assert!(counted["waited_us"].as_u64() > counted["lasted_us"].as_u64(), "they waited at once: {counted}");
     vendor.stop().await;
 }
@@ -118,7 +116,7 @@ async fn a_job_that_cannot_be_counted_is_refused_before_a_slot_is_spent() {
     for (options, word) in [
         (["--job", "eod", "--job-dir", occupied], "cannot be counted"),
         (["--job", "spoilt", "--job-dir", there], "spoilt.json"),
-        (["--job", "../eod", "--job-dir", there], "a job's name"),
+        (["--job", "x/../../eod", "--job-dir", there], "a job's name"),
         (["--job", ".lock", "--job-dir", there], "a job's name"),
     ] {
         outcome(&mut run(&database.url, &options, &["true"])).await.refused(2, &[word]);

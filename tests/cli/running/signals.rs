@@ -82,8 +82,12 @@ async fn a_signal_ends_the_wait_at_once_and_nothing_is_started() {
 /// As by nohup, or in the background of a script: what was to be ignored stays ignored, and the exit code is known.
 #[tokio::test]
 async fn what_it_was_started_to_ignore_the_command_ignores_too() {
-    let mut ignoring = Command::new("sh");
-    ignoring.args(["-c", "trap '' HUP INT CHLD; exec \"$@\"", "sh", PROGRAM]);
+    let ignore = "import os, signal, sys
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+    signal.signal(number, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])";
+    let mut ignoring = Command::new("python3");
+    ignoring.args(["-c", ignore, PROGRAM]);
     ignoring.args(words("run kis-real eod -- sh -c")).arg("grep SigIgn: /proc/self/status; exit 5");
     let ignoring = outcome(ignoring.env("DATABASE_URL", NOWHERE)).await;
     assert_eq!((ignoring.exit, ignoring.stderr.as_str()), (5, ""));

@@ -7,10 +7,14 @@ use super::{NOWHERE, PROGRAM, outcome};
 /// Runs a command in front of a terminal of its own. For each pair of a word and an action: once the word has appeared,
 /// types the action, or sends SIGUSR1. Prints all that appeared and ends as the command did.
 const TERMINAL: &str = r#"
-import os, pty, signal, sys
+import os, pty, signal, sys, termios
 command, steps = sys.argv[1:sys.argv.index("THEN")], sys.argv[sys.argv.index("THEN") + 1:]
 pid, terminal = pty.fork()
 if pid == 0:
+    # What is typed does not appear: it would stand in the middle of the lines.
+    modes = termios.tcgetattr(0)
+    modes[3] &= ~termios.ECHO
+    termios.tcsetattr(0, termios.TCSANOW, modes)
     os.execv(command[0], command)
 seen = b""
 def until(word):
