@@ -39,7 +39,7 @@ sys.stdout.write(seen.decode().replace("\r\n", "\n"))
 sys.exit(code)
 "#;
 
-/// Tells of every signal by its number, also of two that come close together, and ends with SIGUSR1.
+/// Tells of every signal by its number, also of two that come close together, and ends with SIGUSR1, or after a minute.
 const COUNTING: &str = "
 import os, signal, sys
 reader, writer = os.pipe()
@@ -47,6 +47,7 @@ os.set_blocking(writer, False)
 signal.set_wakeup_fd(writer)
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1):
     signal.signal(number, lambda *_: None)
+signal.alarm(60)
 print('ready', flush=True)
 while True:
     number = os.read(reader, 1)[0]
@@ -81,7 +82,7 @@ async fn a_shell_can_stop_it_and_go_on_with_it() {
     let file = file.to_str().unwrap();
     // The shell says of a stop 128 + SIGTSTP, and then how the command ended.
     let shell = "set -m; \"$@\"; echo \"now $?\"; touch \"$0\"; fg > /dev/null; echo \"then $?\"";
-    let waiting = "echo ready; while [ ! -e \"$0\" ]; do sleep 0.02; done; exit 6";
+    let waiting = "echo ready; for i in $(seq 2000); do [ -e \"$0\" ] && exit 6; sleep 0.02; done";
     let run = [PROGRAM, "run", "kis-real", "eod", "--", "sh", "-c", waiting, file];
     let command = [["/bin/sh", "-c", shell, file].as_slice(), &run].concat();
     let seen = outcome(&mut terminal(&command, &[("ready", "\u{1a}")])).await;
