@@ -45,6 +45,15 @@ pub struct Connected {
 }
 
 impl Database {
+    /// All settings, with the database that the options name.
+    pub fn settings(&self) -> Result<Settings, CommandError> {
+        let settings = Settings::layered(self.config.as_deref()).map_err(usage)?;
+        Ok(match &self.database_url {
+            Some(url) => settings.at(url.as_str()),
+            None => settings,
+        })
+    }
+
     /// Connects, and refuses a database without the schema or with one of another contract.
     pub async fn connect(&self) -> Result<Connected, CommandError> {
         let mut connected = self.reach().await?;
@@ -78,15 +87,6 @@ impl Database {
         let session = Direct::connect(connection).await;
         let session = session.map_err(|error| CommandError::store(error.to_string()))?;
         Ok(Connected { session, database, user })
-    }
-
-    /// All settings, with this database.
-    pub fn settings(&self) -> Result<Settings, CommandError> {
-        let settings = Settings::layered(self.config.as_deref()).map_err(usage)?;
-        Ok(match &self.database_url {
-            Some(url) => settings.at(url.as_str()),
-            None => settings,
-        })
     }
 
     fn connection(&self) -> Result<Connection, CommandError> {

@@ -18,6 +18,7 @@ mod migrate;
 mod mock_vendor;
 mod nearest;
 mod output;
+mod run;
 mod serve;
 mod status;
 
@@ -31,15 +32,18 @@ use command_error::CommandError;
 /// How a command ends. Documented in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    Done = 0,
-    /// Failed, or refused by the budget.
-    Failed = 1,
-    /// Usage or settings.
-    Usage = 2,
-    /// The store could not be reached or used.
-    Store = 3,
-    /// Neither pass nor fail can be said (demo).
-    Inconclusive = 4,
+    /// 0.
+    Done,
+    /// 1: failed, or refused by the budget.
+    Failed,
+    /// 2: usage or settings.
+    Usage,
+    /// 3: the store could not be reached or used.
+    Store,
+    /// 4: neither pass nor fail can be said (demo).
+    Inconclusive,
+    /// What a command that was run ended with, or why it was not run (run).
+    Code(u8),
 }
 
 impl From<()> for Exit {
@@ -50,7 +54,14 @@ impl From<()> for Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
+        ExitCode::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Store => 3,
+            Exit::Inconclusive => 4,
+            Exit::Code(code) => code,
+        })
     }
 }
 
@@ -59,7 +70,7 @@ impl From<Exit> for ExitCode {
 #[command(
     name = "call-budget",
     version,
-    after_help = "Exit codes: 0 done, 1 failed or refused by the budget, 2 usage or settings, 3 store unavailable, 4 inconclusive (demo)"
+    after_help = "Exit codes: 0 done, 1 failed or refused by the budget, 2 usage or settings, 3 store unavailable, 4 inconclusive (demo); run has its own"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -77,6 +88,7 @@ enum Command {
     Access(access::Access),
     Fence(fence::Fence),
     Explain(explain::Explain),
+    Run(run::Run),
     Status(status::Status),
     Serve(serve::Serve),
     MockVendor(mock_vendor::Args),
@@ -99,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Access(command) => complete(command.run()),
         Command::Fence(command) => complete(command.run()),
         Command::Explain(command) => complete(command.run()),
+        Command::Run(command) => complete(command.run()),
         Command::Status(command) => complete(command.run()),
         Command::Serve(command) => complete(command.run()),
         Command::MockVendor(args) => mock_vendor::run(args).into(),

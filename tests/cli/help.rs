@@ -19,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "access",
     "fence",
     "explain",
+    "run",
     "status",
 ];
 

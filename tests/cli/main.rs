@@ -11,6 +11,7 @@ mod explaining;
 mod help;
 mod holds;
 mod reaching;
+mod running;
 mod settings;
 
 use std::process::Stdio;
