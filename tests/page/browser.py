@@ -1,6 +1,5 @@
 """A headless Chromium that talks to this machine alone."""
 
-import os
 import shutil
 
 from selenium import webdriver
@@ -13,7 +12,7 @@ WATCH = "window.violations = []; addEventListener('securitypolicyviolation', (ev
 
 def open_browser(language="en-US"):
     options = Options()
-    options.binary_location = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or ""
+    options.binary_location = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     for switch in (
         "headless=new",
         "no-sandbox",

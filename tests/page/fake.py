@@ -44,14 +44,14 @@ class Fake:
     def scene(self, name):
         with self.lock:
             self.world = SCENES[name]()
+            self.reachable, self.samples = True, []
+            now = time.time()
+            for second in range(HISTORY_S - 1, -1, -1):
+                if second >= self.world.get("age_s", 0):
+                    self.move(now - second, 1.0, past=True)
+            self.moved_at = now
             self.reachable = self.world.get("reachable", True)
             self.why = self.world.get("why")
-            self.read_at = time.time() - self.world.get("age_s", 0)
-            self.samples = []
-            now = time.time()
-            for second in range(HISTORY_S, 0, -1):
-                self.move(now - second, 1.0)
-            self.moved_at = now
 
     @property
     def url(self):
@@ -91,23 +91,30 @@ class Fake:
         for stream in list(self.streams):
             stream.put(None)
 
-    def move(self, now, seconds):
+    def move(self, now, seconds, past=False):
         for name, budget in self.world["budgets"].items():
-            for left in ("blocked_for_us", "fenced_for_us"):
-                budget[left] = max(0, budget[left] - int(seconds * 1e6)) if self.samples_full() else budget[left]
-            if budget["paused"] and self.samples_full() or budget["blocked_for_us"] or budget["fenced_for_us"]:
-                continue
+            # What stops it now had not begun in the past that a scene comes with.
+            if not past:
+                for left in ("blocked_for_us", "fenced_for_us"):
+                    budget[left] = max(0, budget[left] - int(seconds * 1e6))
+                if budget["paused"] or budget["blocked_for_us"] or budget["fenced_for_us"]:
+                    continue
             for one in budget["classes"].values():
                 wave = 1 + 0.35 * math.sin(now / 7 + one["priority"]) * one["sway"]
                 one["exact"] += one["rate"] * wave * seconds
                 one["waiting_units"] = max(0, round(one["queue"] * (1 + 0.5 * math.sin(now / 5 + one["priority"]))))
+        for breaker in [] if past else self.world["breakers"] + self.world["breakers_here"]:
+            gone = int(seconds * 1e6)
+            if breaker["retry_us"]:
+                breaker["retry_us"] = max(0, breaker["retry_us"] - gone)
+            if breaker["episode"]:
+                breaker["episode"]["age_us"] += gone
+            for held in breaker["holds"]:
+                held["left_us"] = max(0, held["left_us"] - gone)
         granted = {name: {c: int(one["exact"]) for c, one in budget["classes"].items()} for name, budget in self.world["budgets"].items()}
         if self.reachable:
             self.read_at = now
             self.samples = (self.samples + [{"unix_ms": int(now * 1000), "granted": granted}])[-HISTORY_S:]
-
-    def samples_full(self):
-        return len(self.samples) >= HISTORY_S - 1
 
     def view(self, name):
         budget = self.world["budgets"][name]
@@ -198,8 +205,12 @@ class Door(BaseHTTPRequestHandler):
 
     def do_GET(self):
         path = self.path.split("?")[0]
+        if path.startswith("/v1/") and not self.may_look():
+            return self.unauthorized()
         if path == "/v1/events":
-            return self.events() if self.may_look() else self.unauthorized()
+            return self.events()
+        if path == "/v1/budgets":
+            return self.answer(200, {"budgets": self.fake.status()["budgets"]})
         name = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}.get(path)
         if name is None and path.startswith("/page/"):
             name = Path(path).name

@@ -40,7 +40,7 @@ def black_hole():
     ]
     world["breakers_here"][1] = own("kis/real/quote", **quote, successes=48, failures=6, rejected=19)
     for name, rate in {"order": 2.2, "minute": 0.7, "index": 0.3, "eod": 9.1}.items():
-        world["budgets"]["kis-real"]["classes"][name]["rate"] = rate
+        world["budgets"]["kis-real"]["classes"][name].update(rate=rate, queue=31 if name == "eod" else 0)
     return world
 
 

@@ -124,14 +124,11 @@ function ofBreakers(status, elapsed, add) {
 function ofState(name, state, those, all, elapsed, add) {
   const retries = those.map((breaker) => breaker.retry_us).filter((us) => us !== null && us !== undefined);
   const ages = those.map((breaker) => breaker.episode?.age_us).filter((us) => us !== null && us !== undefined);
-  const words = {
-    count: those.length,
-    all,
-    since: ages.length ? say("open_since", { age: age(Math.max(...ages) + elapsed) }) : "",
-    why: said(those[0].why) || say("no_reason"),
-    left: retries.length ? left(Math.min(...retries), elapsed) : "",
-  };
-  const detail = say(retries.length ? "open_detail" : "open_detail_no_end", words);
+  const parts = [said(those[0].why)];
+  if (ages.length) parts.push(say("breaker_for", { age: age(Math.max(...ages) + elapsed) }));
+  if (all > 1) parts.push(say("breaker_in", { count: those.length, all }));
+  if (retries.length) parts.push(say("retry", { left: left(Math.min(...retries), elapsed) }));
+  const detail = parts.filter((part) => part !== "").join(" · ");
   switch (state) {
     case "open":
       return add(state, name, say("open", { name }), detail, say("open_doing"));

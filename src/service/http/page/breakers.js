@@ -49,10 +49,11 @@ function processPart() {
   const process = element("span", { class: "process cut" });
   const next = element("span", { class: "next" });
   const more = element("span", { class: "quiet facts" });
-  const why = element("p", { class: "why" });
-  const episode = element("p", { class: "episode" });
+  const why = element("strong");
+  const episode = element("span", { class: "quiet" });
+  const story = element("p", { class: "story" }, why, episode);
   const holds = element("ul", { class: "holds" });
-  const node = element("li", {}, element("div", { class: "process-line" }, state, process, next, more), why, episode, holds);
+  const node = element("li", {}, element("div", { class: "process-line" }, state, process, next, more), story, holds);
   const update = ({ one, elapsed }) => {
     mark(node, "data-stale", String(one.stale));
     mark(node, "data-here", String(Boolean(one.here)));
@@ -64,6 +65,7 @@ function processPart() {
     put(more, facts(one, elapsed));
     if (show(why, one.why !== "")) put(why, said(one.why));
     if (show(episode, Boolean(one.episode))) put(episode, episodeWords(one.episode, elapsed));
+    show(story, !why.hidden || !episode.hidden);
     const held = one.holds.map((hold) => ({ hold, elapsed }));
     keyed(holds, held, ({ hold }) => `${hold.scope} ${hold.why}`, holdPart);
   };

@@ -163,8 +163,8 @@ function flowPart() {
     mark(line, "y1", height.toFixed(2));
     mark(line, "y2", height.toFixed(2));
     limitLabel.style.setProperty("--at", `${height.toFixed(1)}%`);
-    put(limitLabel, say("chart_limit", { limit: rate(limit) }));
-    put(from, `−${span(SECONDS * 1e6)}`);
+    put(limitLabel, say("chart_limit", { limit: number(limit, Number.isInteger(limit) ? 0 : 1) }));
+    put(from, say("chart_from", { seconds: SECONDS }));
     put(until, say("chart_now"));
     const what = budget.classes.map(({ name }) => `${name} ${rate(now?.byClass[name] ?? 0)}/s`).join(", ");
     mark(picture, "aria-label", say("chart", { seconds: SECONDS, what }));

@@ -38,7 +38,7 @@ export class Samples {
   /** The counts at an instant, between two samples in proportion; null in a hole. */
   #at(instant, cursor) {
     const kept = this.#kept;
-    while (cursor.at + 1 < kept.length && kept[cursor.at + 1].at < instant) cursor.at += 1;
+    while (cursor.at + 1 < kept.length && kept[cursor.at + 1].at <= instant) cursor.at += 1;
     const left = kept[cursor.at];
     const right = kept[cursor.at + 1];
     if (!left || left.at > instant) return null;

@@ -211,7 +211,8 @@ function drawProcesses(processes) {
     };
     return { node: element("li", {}, name, count), update };
   });
-  show(byId("no-process"), processes.length === 0 && status.server !== null);
+  show(byId("process-part"), status.server !== null);
+  show(byId("no-process"), processes.length === 0);
 }
 
 function drawFoot(elapsed) {

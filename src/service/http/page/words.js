@@ -48,9 +48,8 @@ const TEXT = {
   paused_doing: ["Nobody gets a slot until somebody resumes it. Resuming releases no burst.", "재개할 때까지 발신 슬롯이 나가지 않는다. 재개해도 밀린 호출이 한꺼번에 나가지는 않는다."],
   open: ["Breaker {name} is open", "브레이커 {name} 열림"],
   forced_open: ["Breaker {name} is held open by hand", "브레이커 {name} 수동 차단"],
-  open_detail: ["In {count} of {all} processes{since}: {why}. Next change in {left}.", "프로세스 {all}개 중 {count}개{since}: {why}. 다음 변화까지 {left}."],
-  open_detail_no_end: ["In {count} of {all} processes{since}: {why}.", "프로세스 {all}개 중 {count}개{since}: {why}."],
-  open_since: [", for {age}", ", {age}째"],
+  breaker_for: ["for {age}", "{age}째"],
+  breaker_in: ["in {count} of {all} processes", "프로세스 {all}개 중 {count}개"],
   open_doing: [
     "Its calls are refused and cost no slot; probes go out by themselves. See whether the vendor has trouble or the key has changed.",
     "이 브레이커 뒤의 호출은 슬롯을 쓰지 않고 거절된다. 프로브는 때가 되면 스스로 나간다. 벤더 장애인지, 키가 바뀌었는지 확인한다.",
@@ -104,19 +103,18 @@ const TEXT = {
   chart_at: ["{age} ago: {what}", "{age} 전: {what}"],
   chart_hole: ["{age} ago: not known", "{age} 전: 알 수 없음"],
   chart_now: ["now", "지금"],
+  chart_from: ["−{seconds} s", "−{seconds}초"],
   chart_limit: ["limit {limit}/s", "한도 {limit}/s"],
   no_class: ["No class yet: call-budget class set {name} CLASS --priority 0 makes one.", "등급이 없다. call-budget class set {name} CLASS --priority 0 으로 만든다."],
   no_budget: ["No budget yet: call-budget budget set NAME --limit 18 --window 1s makes one.", "예산이 없다. call-budget budget set NAME --limit 18 --window 1s 로 만든다."],
   no_budget_off: ["No store is touched while the switch is off: there are no budgets to be seen.", "꺼져 있는 동안에는 저장소에 접속하지 않는다. 보여 줄 예산이 없다."],
   class: ["class", "등급"],
   now: ["now", "현재"],
-  share: ["share of the last minute, and floor", "최근 1분 몫과 하한 몫"],
+  share: ["share of last minute", "최근 1분 몫"],
   floor: ["floor {floor}", "하한 {floor}"],
   no_floor: ["no floor", "하한 없음"],
-  share_label: ["{share} of the last minute, {floor}", "최근 1분 {share}, {floor}"],
   under_floor: ["under its floor", "하한 미달"],
   waiting: ["waiting", "대기"],
-  waiting_of: ["{units} in {lanes}", "{units} / {lanes}"],
   waiting_title: ["{units} units wait in {lanes} lanes (a lane: one class of one process)", "레인 {lanes}개(프로세스·등급별 대기열)에서 {units}단위 대기. 대기 상한을 넘긴 호출은 발신하지 않는다"],
   last: ["last slot", "마지막 슬롯"],
   priority: ["priority {priority}", "우선순위 {priority}"],
@@ -155,7 +153,6 @@ const TEXT = {
   snapshot: ["oldest snapshot", "가장 오래된 스냅샷"],
   snapshot_none: ["none held", "없음"],
   snapshot_is: ["{transactions} transactions{age}, {name}", "트랜잭션 {transactions}개{age}, {name}"],
-  version: ["version", "버전"],
   uptime: ["up for", "가동 시간"],
   callers: ["callers waiting here", "이 서비스의 대기 호출"],
   open_calls: ["open calls", "정산 전 호출"],
@@ -198,7 +195,6 @@ const TEXT = {
   did_pause: ["{name} is paused.", "{name}: 일시 중지 처리됨"],
   did_resume: ["{name} is resumed.", "{name}: 재개 처리됨"],
   did_pushback: ["{name} is pushed back.", "{name}: 푸시백 처리됨"],
-  working: ["…", "…"],
   wrong_token: ["Wrong admin token (401). Nothing was changed.", "관리자 토큰이 틀렸다(401). 바뀐 것은 없다."],
   no_admin: ["No admin token is set for this service (403): nothing can be changed here.", "이 서비스에는 관리자 토큰이 설정돼 있지 않다(403). 여기서는 바꿀 수 없다."],
   refused: ["{status}: {detail}", "{status}: {detail}"],
@@ -257,7 +253,8 @@ export function number(value, digits = 0) {
 
 /** Slots a second: one place behind the point, more where it is less than one. */
 export function rate(perSecond) {
-  return number(perSecond, perSecond > 0 && perSecond < 0.95 ? 2 : 1);
+  if (perSecond === 0) return "0";
+  return number(perSecond, perSecond < 0.95 ? 2 : 1);
 }
 
 export function percent(part) {
