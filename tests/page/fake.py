@@ -99,9 +99,11 @@ class Fake:
                     budget[left] = max(0, budget[left] - int(seconds * 1e6))
                 if budget["paused"] or budget["blocked_for_us"] or budget["fenced_for_us"]:
                     continue
+            wave = lambda one: one["rate"] * (1 + 0.35 * math.sin(now / 7 + one["priority"]) * one["sway"])
+            wanted = sum(map(wave, budget["classes"].values()))
+            part = min(1.0, 1e6 / budget["interval_us"] / wanted) if wanted else 0
             for one in budget["classes"].values():
-                wave = 1 + 0.35 * math.sin(now / 7 + one["priority"]) * one["sway"]
-                one["exact"] += one["rate"] * wave * seconds
+                one["exact"] += wave(one) * part * seconds
                 one["waiting_units"] = max(0, round(one["queue"] * (1 + 0.5 * math.sin(now / 5 + one["priority"]))))
         for breaker in [] if past else self.world["breakers"] + self.world["breakers_here"]:
             gone = int(seconds * 1e6)

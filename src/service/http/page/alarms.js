@@ -69,7 +69,12 @@ export function allBreakers(status) {
 
 /** What is left of something, in words. */
 export function left(us, elapsed) {
-  return us - elapsed > 0 ? span(us - elapsed) : say("in_a_moment");
+  return span(us - elapsed);
+}
+
+/** When something can change. */
+export function retry(us, elapsed) {
+  return us > elapsed ? say("retry", { left: left(us, elapsed) }) : say("retry_now");
 }
 
 function ofService(status, elapsed, now, add) {
@@ -127,7 +132,7 @@ function ofState(name, state, those, all, elapsed, add) {
   const parts = [said(those[0].why)];
   if (ages.length) parts.push(say("breaker_for", { age: age(Math.max(...ages) + elapsed) }));
   if (all > 1) parts.push(say("breaker_in", { count: those.length, all }));
-  if (retries.length) parts.push(say("retry", { left: left(Math.min(...retries), elapsed) }));
+  if (retries.length) parts.push(retry(Math.min(...retries), elapsed));
   const detail = parts.filter((part) => part !== "").join(" · ");
   switch (state) {
     case "open":

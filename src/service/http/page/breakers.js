@@ -1,6 +1,6 @@
 // Breakers, by name and then by process: state, what comes next, episode, holds.
 
-import { allBreakers, left } from "./alarms.js";
+import { allBreakers, left, retry } from "./alarms.js";
 import { byId, element, keyed, mark, put, putName, show } from "./dom.js";
 import { age, number, percent, said, say } from "./words.js";
 
@@ -61,12 +61,12 @@ function processPart() {
     put(state, stateWord(one.state));
     putName(process, one.here ? say("this_service") : processName(one));
     const counts = one.retry_us !== null && one.retry_us !== undefined && one.state !== "closed" && !one.stale;
-    if (show(next, counts)) put(next, say("retry", { left: left(one.retry_us, elapsed) }));
+    if (show(next, counts)) put(next, retry(one.retry_us, elapsed));
     put(more, facts(one, elapsed));
     if (show(why, one.why !== "")) put(why, said(one.why));
     if (show(episode, Boolean(one.episode))) put(episode, episodeWords(one.episode, elapsed));
     show(story, !why.hidden || !episode.hidden);
-    const held = one.holds.map((hold) => ({ hold, elapsed }));
+    const held = one.holds.filter((hold) => hold.left_us > elapsed).map((hold) => ({ hold, elapsed }));
     keyed(holds, held, ({ hold }) => `${hold.scope} ${hold.why}`, holdPart);
   };
   return { node, update };

@@ -72,7 +72,8 @@ function stateOf(budget, elapsed, now) {
   if (budget.paused) return ["state_paused", "bad"];
   if (budget.blocked_for_us > elapsed) return ["state_pushback", "warn"];
   if (budget.fenced_for_us > elapsed) return ["state_fenced", "warn"];
-  return now?.all > 0 ? ["running", "ok"] : ["idle", "quiet"];
+  if (now === null) return ["unknown", "quiet"];
+  return now.all > 0 ? ["running", "ok"] : ["idle", "quiet"];
 }
 
 function situations(budget, elapsed) {

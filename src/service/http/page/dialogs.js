@@ -46,7 +46,8 @@ export class Act {
       byId("act-token").focus();
     });
     this.#dialog.addEventListener("close", () => {
-      // Nothing typed outlives the dialog.
+      // Nothing typed outlives the dialog. It may be open again by now: this is told late.
+      if (this.#dialog.open) return;
       byId("act-token").value = "";
       this.#what = null;
     });

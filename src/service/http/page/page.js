@@ -224,6 +224,7 @@ function drawFoot(elapsed) {
     [say("uptime"), age(service.uptime_s * 1e6 + (performance.now() - receivedAt) * 1000)],
     [say("callers"), number(service.waiting)],
     [say("open_calls"), number(service.open_calls)],
+    [say("reading"), store.age_ms === null ? "–" : say("ago", { age: age(elapsed) })],
   ]);
   if (!server) return lines("server", []);
   const unsafe = (value) => (value === "off" ? "warn" : "");
@@ -233,7 +234,6 @@ function drawFoot(elapsed) {
     ["synchronous_commit", server.synchronous_commit, unsafe(server.synchronous_commit)],
     ["full_page_writes", server.full_page_writes, unsafe(server.full_page_writes)],
     [say("snapshot"), snapshot(server.oldest_snapshot)],
-    [say("reading"), say("ago", { age: store.age_ms === null ? "–" : age(elapsed) })],
   ]);
 }
 

@@ -58,7 +58,7 @@ const TEXT = {
   pushback: ["{name} is pushed back", "{name} 푸시백 중"],
   pushback_detail: ["{left} left, by {who}: {why}", "{left} 남음, {who}: {why}"],
   pushback_doing: ["Slots go on by themselves. If it comes back: who else uses this key, and is the limit right?", "끝나면 발신 슬롯이 스스로 재개된다. 반복되면 같은 키를 쓰는 다른 호출자와 한도 설정을 확인한다."],
-  fenced: ["{name} keeps a quiet moment", "{name} 펜스 중"],
+  fenced: ["{name} keeps a quiet moment", "{name} 펜스 중: 잠시 발신하지 않는다"],
   fenced_detail: ["{left} left: commits may have been forgotten, or the clock has stepped", "{left} 남음. 커밋이 유실됐거나 저장소 시계가 튀었을 수 있다"],
   fenced_doing: ["It goes on by itself. If it comes again and again: is the database failing over, or its clock being set?", "스스로 재개된다. 되풀이되면 데이터베이스 페일오버나 시계 조정을 확인한다."],
   probing: ["Breaker {name} is probing", "브레이커 {name} 프로브 중"],
@@ -79,21 +79,21 @@ const TEXT = {
   more: ["and {count} more", "외 {count}건"],
   since_clock: ["since {clock}", "{clock}부터"],
   since_before: ["since before {clock}", "{clock} 이전부터"],
-  in_a_moment: ["any moment", "곧"],
   nobody: ["somebody", "알 수 없음"],
   no_reason: ["no reason given", "사유 없음"],
 
   // A budget.
   limit: ["limit {units} per {window}", "한도 {window}당 {units}"],
-  rate_of: ["slots/s now, of {pace} at most", "슬롯/s, 최대 {pace}"],
+  rate_of: ["slots/s now · pace {pace}", "슬롯/s · 배정 속도 {pace}"],
   settings: ["one slot each {interval}, to be used within {send}", "슬롯 간격 {interval}, 발신 창 {send}"],
   cost: ["calls cost up to {cost}", "호출 비용 최대 {cost}"],
   running: ["running", "발신 중"],
   idle: ["idle", "유휴"],
+  unknown: ["not known", "알 수 없음"],
   state_paused: ["paused", "일시 중지"],
   state_pushback: ["pushed back", "푸시백"],
   state_fenced: ["fenced", "펜스"],
-  fences: ["fences {count}", "펜스 누적 {count}"],
+  fences: ["fenced {count}× so far", "펜스 누적 {count}회"],
   last_slot: ["last slot {age}", "마지막 슬롯 {age}"],
   no_slot: ["no slot yet", "아직 슬롯 없음"],
   ago: ["{age} ago", "{age} 전"],
@@ -136,6 +136,7 @@ const TEXT = {
   unseen: ["Those of other processes are not shown: {why}", "다른 프로세스의 브레이커는 볼 수 없다: {why}"],
   this_service: ["this service", "이 서비스"],
   retry: ["next change in {left}", "다음 변화까지 {left}"],
+  retry_now: ["next change any moment", "곧 바뀐다"],
   rung: ["rung {rung}", "대기 단계 {rung}"],
   outcomes: ["{good} good, {bad} bad, {rejected} refused", "성공 {good}, 실패 {bad}, 거절 {rejected}"],
   failure_rate: ["failure rate {rate}", "실패율 {rate}"],
@@ -159,7 +160,7 @@ const TEXT = {
   switch: ["switch", "스위치"],
   on: ["on", "켜짐"],
   off_word: ["off", "꺼짐"],
-  reading: ["read", "조회"],
+  reading: ["store read", "저장소 조회"],
   nameless: ["without a name", "이름 없음"],
 
   // Dialogs.
@@ -167,7 +168,7 @@ const TEXT = {
   close: ["Close", "닫기"],
   reason: ["Reason", "사유"],
   reason_note: ["Everybody who looks here reads it: what happened, and who you are.", "여기를 보는 모두가 읽는다. 무슨 일인지, 누구인지 적는다."],
-  reason_missing: ["A reason is needed: others will ask.", "사유가 필요하다. 다른 사람이 묻게 된다."],
+  reason_missing: ["A reason is needed: others will ask.", "사유를 적어야 한다. 나중에 누군가 묻는다."],
   token: ["Token", "토큰"],
   admin_token: ["Admin token", "관리자 토큰"],
   token_missing: ["The admin token is needed: it is in the service's admin_token_file.", "관리자 토큰이 필요하다. 서비스의 admin_token_file 에 있다."],
@@ -218,6 +219,8 @@ const LIBRARY = {
   "probes without evidence": [, "판정할 수 없는 프로브"],
   "a closed window of the calendar": [, "달력의 차단 시간"],
   "a closed window has passed: a probe goes first": [, "차단 시간 종료, 프로브부터 나간다"],
+  'the schema is older than this call-budget: run "call-budget migrate"': [, "스키마가 이 call-budget 보다 오래됐다. call-budget migrate 를 실행한다"],
+  'this role may not see them: run "call-budget access ROLE --as client" again': [, "이 역할에는 조회 권한이 없다. call-budget access ROLE --as client 를 다시 실행한다"],
   streak: ["bad ones in a row", "연속 실패"],
   rate: ["the rate of bad ones", "실패율 초과"],
   slow: ["the rate of slow ones", "지연율 초과"],
@@ -270,9 +273,10 @@ export function span(us) {
   if (ms < 100 && ms > 0) return `${Math.round(ms)} ms`;
   if (ms < 9950) return number(ms / 1000, ms % 1000 === 0 ? 0 : 1) + s;
   if (seconds < 60) return seconds + s;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)}${min} ${String(seconds % 60).padStart(2, "0")}${s}`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)}${h} ${Math.floor((seconds % 3600) / 60)}${min}`;
-  return `${Math.floor(seconds / 86400)}${d} ${Math.floor((seconds % 86400) / 3600)}${h}`;
+  const two = (large, unit, rest, smaller) => (rest === 0 ? `${large}${unit}` : `${large}${unit} ${rest}${smaller}`);
+  if (seconds < 3600) return two(Math.floor(seconds / 60), min, seconds % 60, s);
+  if (seconds < 86400) return two(Math.floor(seconds / 3600), h, Math.floor((seconds % 3600) / 60), min);
+  return two(Math.floor(seconds / 86400), d, Math.floor((seconds % 86400) / 3600), h);
 }
 
 /** The same for ages that tick: whole seconds, so that nothing flickers. */
@@ -280,7 +284,7 @@ export function age(us) {
   return span(Math.floor(Math.max(0, us) / 1e6) * 1e6);
 }
 
-/** The time of day. */
+/** The time of day, where the reader is: 09:00:07 in every language. */
 export function clock(unixMs) {
-  return new Date(unixMs).toLocaleTimeString(language(), { hour12: false });
+  return new Date(unixMs).toLocaleTimeString("en-GB");
 }
