@@ -5,6 +5,7 @@
 
 import argparse
 import base64
+import socket
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fake import Fake
 from scenes import SCENES
 
 
-def picture(driver, fake, file, scene="well", scheme="light", language="en", width=1280, phone=False):
+def picture(driver, fake, file, scene="well", scheme="light", language="en", width=1280, phone=False, whole=True):
     fake.scene(scene)
     shape(driver, width, 800, 1.5 if phone else 1, phone)
     prefer(driver, prefers_color_scheme=scheme, prefers_reduced_motion="reduce")
@@ -22,11 +23,16 @@ def picture(driver, fake, file, scene="well", scheme="light", language="en", wid
     driver.get(fake.url)
     # A few seconds of figures of its own, so that the last bars are live ones.
     time.sleep(3)
-    height = driver.execute_script("return document.documentElement.scrollHeight")
+    height = driver.execute_script("return document.documentElement.scrollHeight") if whole else 844
     shape(driver, width, height, 1.5 if phone else 1, phone)
     shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": False})
     file.write_bytes(base64.b64decode(shot["data"]))
     print(f"{file} {file.stat().st_size // 1024} KiB")
+
+
+def is_free(port):
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) != 0
 
 
 def main():
@@ -35,7 +41,10 @@ def main():
     arguments.add_argument("--all", action="store_true", help="every scene, light and dark, wide and narrow")
     given = arguments.parse_args()
     given.directory.mkdir(parents=True, exist_ok=True)
-    fake = Fake().start()
+    fake = Fake()
+    # The address that the service has by default, where it is free.
+    fake.port = 8181 if is_free(8181) else 0
+    fake.start()
     driver = open_browser()
     try:
         if given.all:
@@ -46,7 +55,7 @@ def main():
             picture(driver, fake, given.directory / "black-hole-ko.png", "black-hole", "light", "ko")
         else:
             picture(driver, fake, given.directory / "page-light.png")
-            picture(driver, fake, given.directory / "page-dark-ko-phone.png", "black-hole", "dark", "ko", 390, True)
+            picture(driver, fake, given.directory / "page-dark-ko-phone.png", "black-hole", "dark", "ko", 390, True, whole=False)
     finally:
         driver.quit()
         fake.stop()
