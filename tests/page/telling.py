@@ -8,7 +8,7 @@ from selenium.webdriver.common.keys import Keys
 
 from browser import prefer
 from page import PALE_TEXTS, PageTest, TOKEN, needs_fake
-from scenes import HANGUL, HOSTILE, LONG
+from scenes import HANGUL, HOSTILE, LONG, episode
 
 
 @needs_fake
@@ -70,6 +70,17 @@ class StoreOut(PageTest):
         self.until_shown("#headline-title", "All is well")
         self.assertEqual(self.attribute("html", "data-stale"), "false")
         self.until("the hole stays to be seen", lambda: self.driver.find_elements(By.CSS_SELECTOR, "#budget-1 .gaps rect"))
+
+    def test_the_breakers_of_the_service_itself_need_no_store(self):
+        self.until_shown("#headline-title", "nothing is sent")
+        own = self.fake.world["breakers_here"][1]
+        with self.fake.lock:
+            own.update(state="open", why="a probe failed", retry_us=12_000_000, episode=episode(3_000_000, 3_000_000, 0, 1, "streak"))
+        self.until_shown("#breaker-list", "next change in")
+        left = float(re.search(r"next change in ([\d.]+) s", self.text("#breaker-list"))[1])
+        self.assertTrue(6 <= left <= 12, left)
+        lasted = int(re.search(r"episode for (\d+) s", self.text("#breaker-list"))[1])
+        self.assertTrue(3 <= lasted <= 9, lasted)
 
 
 @needs_fake

@@ -60,11 +60,26 @@ export function wellDetail(status, perSecond) {
 
 /** The breakers of all processes: those of this service as it holds them now, those of others as they told. */
 export function allBreakers(status) {
-  const here = status.breakers_here.map((breaker) => ({ ...breaker, here: true, process: "", application_name: "", stale: false }));
+  const here = status.breakers_here.map((breaker) => ofThisService(breaker, (status.store.age_ms ?? 0) * 1000));
   const own = status.service.process;
   const named = new Set(here.map((breaker) => breaker.breaker));
   const told = status.breakers.filter((breaker) => !(own && breaker.process === own && named.has(breaker.breaker)));
   return [...here, ...told];
+}
+
+/** Its times are as of the status, while everything else is as of the store's last reading, which was `ago` before. */
+function ofThisService(breaker, ago) {
+  const { retry_us, episode } = breaker;
+  return {
+    ...breaker,
+    retry_us: typeof retry_us === "number" ? retry_us + ago : null,
+    episode: episode && { ...episode, age_us: episode.age_us - ago },
+    holds: breaker.holds.map((hold) => ({ ...hold, left_us: hold.left_us + ago })),
+    here: true,
+    process: "",
+    application_name: "",
+    stale: false,
+  };
 }
 
 /** What is left of something, in words. */
