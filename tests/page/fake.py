@@ -12,7 +12,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from scenes import SCENES
+from scenes import PROCESS, SCENES
 
 FILES = Path(__file__).resolve().parents[2] / "src/service/http/page"
 POLICY = (
@@ -154,7 +154,7 @@ class Fake:
                     "admin": self.world.get("admin", True),
                     "waiting": 3,
                     "open_calls": 2,
-                    "process": "5ad0c3f19e774b02",
+                    "process": self.world.get("process", PROCESS),
                 },
                 "store": {"reachable": self.reachable and not off, "why": self.why, "age_ms": None if off else int(gone * 1000)},
                 "server": None if off else self.world["server"],

@@ -1,6 +1,10 @@
 """Mornings at a Korean broker: what the fake service has to tell. Every call of a scene makes it anew."""
 
 
+#: The fake service's own, as it tells of itself to the store.
+PROCESS = "5ad0c3f19e774b02"
+
+
 def well():
     """One key, four kinds of callers, everything in order."""
     return {
@@ -36,6 +40,7 @@ def black_hole():
     world["breakers"] = [
         told("kis/real/quote", "3f9c1d20aa41b7e6", "minute-worker", successes=5127, failures=6, rejected=811, **quote),
         told("kis/real/quote", "a10b77c2d94e5f03", "index-nav", **{**quote, "retry_us": 9_400_000, "rung": 0}, successes=912, failures=5, rejected=77),
+        told("kis/real/quote", PROCESS, "call-budget serve", **quote, successes=48, failures=6, rejected=12),
         told("kis/real/balance", "77d1e0a94c1f2b38", "order-desk", holds=[hold('credential "desk-2" at kis/real', 212_000_000)]),
     ]
     world["breakers_here"][1] = own("kis/real/quote", **quote, successes=48, failures=6, rejected=19)

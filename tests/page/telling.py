@@ -152,6 +152,7 @@ class Morning(PageTest):
         shown = self.text("#breaker-list")
         for words in ("this service", "minute-worker 3f9c1d20", "a probe failed", "reopened 1×", "rung 1", "811 refused", "held: credential", "says what was"):
             self.assertIn(words, shown)
+        self.assertNotIn("5ad0c3f1", shown, "this service is there once")
         self.until_shown("#breakers-closed", "kis/real/order")
         stale = self.text("#breaker-list [data-stale=true]")
         self.assertIn("order-book", stale)
@@ -159,6 +160,12 @@ class Morning(PageTest):
         retry = lambda: float(re.search(r"minute-worker.*?next change in ([\d.]+) s", self.text("#breaker-list"), re.S)[1])
         first = retry()
         self.until("it counts down", lambda: retry() < first)
+
+    def test_this_service_counts_once_whether_or_not_it_says_which_process_it_is(self):
+        self.until_shown("#others", "in 3 of 3 processes")
+        self.fake.world["process"] = None
+        self.until_shown("#breaker-list", "call-budget serve 5ad0c3f1")
+        self.assertIn("in 3 of 3 processes", self.text("#others"))
 
     def test_durability_that_is_off_stands_out(self):
         self.until_shown("#server", "fsync")

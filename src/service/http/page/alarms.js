@@ -126,14 +126,17 @@ function ofBudget(budget, elapsed, seen, add) {
 }
 
 function ofBreakers(status, elapsed, add) {
-  const fresh = allBreakers(status).filter((breaker) => !breaker.stale);
+  const all = allBreakers(status).filter((breaker) => !breaker.stale);
+  // A service that does not say which process it is has told of itself too: it counts once.
+  const told = new Set(all.filter((breaker) => !breaker.here).map(({ breaker, state }) => `${state} ${breaker}`));
+  const fresh = status.service.process ? all : all.filter(({ here, breaker, state }) => !(here && told.has(`${state} ${breaker}`)));
   for (const [name, group] of Map.groupBy(fresh, (breaker) => breaker.breaker)) {
     for (const [state, those] of Map.groupBy(group, (breaker) => breaker.state)) {
       if (state === "closed") continue;
       ofState(name, state, those, group.length, elapsed, add);
     }
   }
-  for (const [scope, those] of Map.groupBy(fresh.flatMap((breaker) => breaker.holds), (hold) => hold.scope)) {
+  for (const [scope, those] of Map.groupBy(all.flatMap((breaker) => breaker.holds), (hold) => hold.scope)) {
     const longest = those.reduce((one, other) => (other.left_us > one.left_us ? other : one));
     if (longest.left_us <= elapsed) continue;
     const detail = say("hold_detail", { left: left(longest.left_us, elapsed), why: said(longest.why) });
