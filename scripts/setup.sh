@@ -32,6 +32,12 @@ has_redis() { has redis-server || has redis-check-rdb; }
 # OpenSSL's headers: on Linux native-tls links the system's. Elsewhere the system brings its own TLS.
 has_tls() { [ "$(uname)" != Linux ] || { has pkg-config && pkg-config --exists openssl; }; }
 
+# With its driver. Chrome will do.
+has_chromium() { { has chromium || has chromium-browser || has google-chrome; } && has chromedriver; }
+
+# A font for Korean, for pictures of it.
+has_hangul() { has fc-list && fc-list :lang=ko | grep -q .; }
+
 # What the fault suite starts. Debian keeps PgBouncer and what makes namespaces outside the PATH of plain users.
 has_pgbouncer() { has pgbouncer || [ -x /usr/sbin/pgbouncer ]; }
 
@@ -65,6 +71,8 @@ apt_packages() {
         faketime) echo faketime ;;
         namespaces) echo util-linux iproute2 nftables ;;
         redis) echo redis-tools ;;
+        chromium) echo chromium chromium-driver ;;
+        hangul) echo fontconfig fonts-noto-cjk ;;
     esac
 }
 
@@ -78,6 +86,8 @@ brew_packages() {
         certificates) echo ca-certificates ;;
         pgbouncer) echo pgbouncer ;;
         redis) echo redis ;;
+        chromium) echo chromium chromedriver ;;
+        hangul) echo fontconfig font-noto-sans-cjk-kr ;;
     esac
 }
 
