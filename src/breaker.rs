@@ -224,9 +224,7 @@ impl<C: Clock> Breaker<C> {
                 return result;
             }
             let changed = before != after || !events.iter().all(is_failure);
-            for event in &events {
-                self.0.book.happened(event, || state.machine.view(at).shown);
-            }
+            self.0.book.happened(&events, || state.machine.view(at).shown);
             if before != after {
                 state.window_told = Instant::default();
             }

@@ -22,20 +22,32 @@ pub(crate) struct BreakerBook {
 }
 
 impl BreakerBook {
-    /// Something happened; `now` is the state that there is to see after it.
-    pub fn happened(&self, event: &Event, now: impl FnOnce() -> Shown) {
-        let into = match event {
-            Event::Failure { .. } => return,
-            Event::EpisodeSummary(_) => return self.episodes.add(1),
-            Event::Opened { .. } | Event::Reopened { .. } => Shown::Open,
-            Event::Closed { .. } => Shown::Closed,
-            // Below an order it stays what it was.
-            Event::ByHand { .. } => now(),
-        };
-        let count = STATES.iter().zip(&self.transitions).find(|(state, _)| **state == into);
-        if let Some((_, count)) = count {
+    /// What happened in one step of the machine; `now` is the state that there is to see after it.
+    pub fn happened(&self, events: &[Event], now: impl FnOnce() -> Shown) {
+        let (mut latest, mut by_hand) = (None, false);
+        for event in events {
+            match event {
+                Event::Failure { .. } => {}
+                Event::EpisodeSummary(_) => self.episodes.add(1),
+                Event::Opened { .. } | Event::Reopened { .. } => latest = Some(self.came_to(Shown::Open)),
+                Event::Closed { .. } => latest = Some(self.came_to(Shown::Closed)),
+                Event::ByHand { .. } => by_hand = true,
+            }
+        }
+        // A reset is told, and so is that it has closed: one change.
+        if by_hand {
+            let now = now();
+            if latest != Some(now) {
+                self.came_to(now);
+            }
+        }
+    }
+
+    fn came_to(&self, into: Shown) -> Shown {
+        if let Some((_, count)) = STATES.iter().zip(&self.transitions).find(|(state, _)| **state == into) {
             count.add(1);
         }
+        into
     }
 
     pub fn transitions(&self) -> Vec<(Shown, u64)> {
