@@ -1,7 +1,9 @@
-//! The house in order: which module may know which, where time and SQL stand, which words are not used; in `pages` that what
-//! the documents say is so, in `simulation` that it runs the product's own code. Each check is a function from a text to its
+//! The house in order: which module may know which, where time and SQL stand, which words are not used; in `pages` and `metrics`
+//! that what the documents say is so, in `simulation` that it runs the product's own code. Each check is a function from a text to its
 //! faults, and is shown to find one.
 
+#[path = "tidy/metrics.rs"]
+mod metrics;
 #[path = "tidy/pages.rs"]
 mod pages;
 #[path = "tidy/simulation.rs"]

@@ -78,8 +78,8 @@ fn of_surfaces(surfaces: &[SurfaceFigures]) -> Vec<Family> {
         let surface = ("surface", &*figures.surface);
         calls.add([surface], figures.calls);
         attempts.add([surface], figures.sends);
-        refused.add([surface, ("by", "breaker")], figures.refused_by_breaker);
-        refused.add([surface, ("by", "hold")], figures.refused_by_hold);
+        refused.add([surface, ("reason", "breaker")], figures.refused_by_breaker);
+        refused.add([surface, ("reason", "hold")], figures.refused_by_hold);
         verdicts.add([surface, ("verdict", "good")], figures.verdicts_good);
         verdicts.add([surface, ("verdict", "bad")], figures.verdicts_bad);
         verdicts.add([surface, ("verdict", "none")], figures.verdicts_none);
