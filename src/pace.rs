@@ -92,7 +92,6 @@ impl Paces {
         let pushed_back = self.pushed_back.lock().unwrap_or_else(PoisonError::into_inner);
         pushed_back.get(budget).copied().unwrap_or_default()
     }
-
 }
 
 impl Class {

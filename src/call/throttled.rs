@@ -21,7 +21,8 @@ impl Throttled {
     pub fn count(&self, surface: &Arc<str>, code: Option<&Arc<str>>, pushback: Option<Duration>) {
         let code = code.map_or_else(|| OTHER.into(), Arc::clone);
         tell::unharmed(|| {
-            let (surface, code, pushback_seconds) = (&**surface, &*code, pushback.map(|pushback| pushback.as_secs_f64()));
+            let (surface, code, pushback_seconds) =
+                (&**surface, &*code, pushback.map(|pushback| pushback.as_secs_f64()));
             tracing::warn!(surface, code, pushback_seconds, "call_budget_throttled");
         });
         let mut surfaces = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -124,8 +124,9 @@ mod tests {
         }
         let calls = book.read(at(2)).calls;
         assert!(calls.iter().all(|calls| calls.took.count() == 1), "{calls:?}");
-        assert_eq!(calls.iter().filter(|calls| calls.answered).map(|calls| calls.stage).collect::<Vec<_>>(), [
-            Stage::Query
-        ]);
+        assert_eq!(
+            calls.iter().filter(|calls| calls.answered).map(|calls| calls.stage).collect::<Vec<_>>(),
+            [Stage::Query]
+        );
     }
 }

@@ -100,5 +100,8 @@ async fn a_breaker_tells_how_often_it_changed_and_how_many_episodes_have_ended()
     let chart = figures.breakers.iter().find(|figures| &*figures.breaker == "kis/real/chart").unwrap();
     assert_eq!(chart.episodes, 2);
     let shared = figures.breakers.iter().find(|figures| figures.surfaces.len() == 2).expect("two share one");
-    assert_eq!(shared.surfaces.iter().map(|surface| &**surface).collect::<Vec<_>>(), ["kis/real/order", "kis/real/quote"]);
+    assert_eq!(
+        shared.surfaces.iter().map(|surface| &**surface).collect::<Vec<_>>(),
+        ["kis/real/order", "kis/real/quote"]
+    );
 }

@@ -57,7 +57,10 @@ async fn waits_sends_and_refusals_are_told_by_class() {
     let refused_before_waiting = budget.acquire_with("kis-real", "eod", within(ms(1))).await.unwrap_err();
     assert_eq!(refused_before_waiting.code(), Code::WaitExceeded);
     for cost in [0, 3] {
-        assert_eq!(budget.acquire_with("kis-real", "eod", costing(cost)).await.unwrap_err().code(), Code::Misconfigured);
+        assert_eq!(
+            budget.acquire_with("kis-real", "eod", costing(cost)).await.unwrap_err().code(),
+            Code::Misconfigured
+        );
     }
     store.pause("kis-real");
     assert_eq!(budget.acquire("kis-real", "order").await.unwrap_err().code(), Code::Paused);
@@ -129,7 +132,11 @@ async fn an_outage_is_told_in_seconds_while_it_lasts_and_by_the_stage_in_which_c
     };
     assert_eq!(calls(Stage::Query, true).count(), 2);
     assert_eq!(calls(Stage::Connect, false).count(), 3);
-    assert_eq!((calls(Stage::Tls, false).count(), calls(Stage::Tls, false).sum()), (1, ms(1_000)), "statement_timeout + 0.5 s");
+    assert_eq!(
+        (calls(Stage::Tls, false).count(), calls(Stage::Tls, false).sum()),
+        (1, ms(1_000)),
+        "statement_timeout + 0.5 s"
+    );
     assert_eq!(figures.process.store_failures, 4);
 }
 
@@ -160,8 +167,7 @@ async fn come_and_go<C: Clock, S: Store>(budget: &CallBudget<C, S>, classes: &[&
     let mut tasks = tokio::task::JoinSet::new();
     for caller in 0..400 {
         // Of each class some stay and some leave.
-        let (budget, class, stays) =
-            (budget.clone(), classes[caller % classes.len()], caller / classes.len() % 2 == 0);
+        let (budget, class, stays) = (budget.clone(), classes[caller % classes.len()], caller / classes.len() % 2 == 0);
         tasks.spawn(async move {
             let acquire = budget.acquire_with("kis-real", class, within(ms(2_000)));
             let acquired = match stays {

@@ -167,7 +167,8 @@ async fn every_alert_asks_for_what_there_is_and_says_what_to_do() {
 #[tokio::test]
 async fn a_name_that_there_is_not_is_found() {
     let exposed = Exposed::read(&sample::whole().await);
-    let good = r#"sum by (class, le) (rate(call_budget_wait_seconds_bucket{budget=~"$budget", instance="x"}[5m])) / 2 > 0.1"#;
+    let good =
+        r#"sum by (class, le) (rate(call_budget_wait_seconds_bucket{budget=~"$budget", instance="x"}[5m])) / 2 > 0.1"#;
     assert_eq!(faults(good, "{{class}} {{ $value | humanizeDuration }}", &exposed), [""; 0]);
     for (query, shown) in [
         ("call_budget_no_such_metric > 0", ""),

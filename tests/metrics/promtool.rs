@@ -60,10 +60,8 @@ fn every_query_of_the_dashboard_is_one_that_prometheus_takes() {
 async fn the_text_has_nothing_that_prometheus_would_rather_have_otherwise() {
     // The tool reads the older text, where the head of a counter has its whole name.
     let text = sample::whole().await;
-    let counters: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
-        .collect();
+    let counters: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
     let mut older = String::new();
     for line in text.lines().filter(|line| *line != "# EOF") {
         let name = line.split(' ').nth(2).unwrap_or_default();

@@ -78,17 +78,17 @@ fn an_event_is_read_with_its_fields_whatever_it_looks_like() {
                   tracing::debug!(%error, \"the store, as it is, is out\");";
     let fields = ["budget", "step_us", "error", "of"].map(str::to_owned).to_vec();
     assert_eq!(told(sample), [("call_budget_x".to_owned(), ("warn".to_owned(), fields))]);
-    let page = "\n## Events of the log\n\n| a | b | c | d |\n| --- | --- | --- | --- |\n| `x_y` | warn | `a`, `b` | - |\n";
+    let page =
+        "\n## Events of the log\n\n| a | b | c | d |\n| --- | --- | --- | --- |\n| `x_y` | warn | `a`, `b` | - |\n";
     let row = ("warn".to_owned(), vec!["a".to_owned(), "b".to_owned()]);
     assert_eq!(listed(page), Events::from([("x_y".to_owned(), row)]));
 }
 
 #[test]
 fn metrics_md_lists_the_metrics_that_the_exporter_names() {
-    let sources = files(&["src/service/metrics"], "rs").into_iter().chain([text::File::new(
-        "src/service/metrics.rs",
-        &read("src/service/metrics.rs"),
-    )]);
+    let sources = files(&["src/service/metrics"], "rs")
+        .into_iter()
+        .chain([text::File::new("src/service/metrics.rs", &read("src/service/metrics.rs"))]);
     let named = sources.flat_map(|file| text::literals(&file.text)).filter(|name| name.starts_with("call_budget_"));
     let named: BTreeSet<String> = named.collect();
     assert!(named.len() >= 40, "{named:?}");
