@@ -65,7 +65,7 @@ impl From<Exit> for ExitCode {
 struct Cli {
     /// How events are written: text, or json, an object a line
     ///
-    /// To standard error. Where not given, what log_format of the settings says.
+    /// To stderr. Where not given, log_format of the settings says it.
     #[arg(long, global = true, value_name = "FORMAT", env = "CALL_BUDGET_LOG_FORMAT", value_parser = logs::words(), hide_possible_values = true, display_order = 900)]
     log_format: Option<LogFormat>,
     #[command(subcommand)]
