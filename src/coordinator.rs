@@ -177,7 +177,23 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
         self.0.tally.read()
     }
 
-    /// What this process has done so far, by name. Takes a lock for a moment, and copies: for a reading every few seconds.
+    /// What this process has done so far, by name: for programs that export figures themselves, as `call-budget serve` does.
+    /// Takes a lock for a moment, and copies: for a reading every few seconds.
+    ///
+    /// ```
+    /// use call_budget::{CallBudget, Settings};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let budgets = CallBudget::new(&Settings::default())?;
+    /// budgets.acquire("kis-real", "order").await?.start()?;
+    /// for class in budgets.figures().classes {
+    ///     println!("{} {}: {} sent, waited {:?}", class.budget, class.class, class.sent(), class.waits.sum());
+    ///     # assert_eq!((class.sent(), class.waits.count()), (1, 1));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn figures(&self) -> Figures {
         let Inner { clock, tally, ledger, mode, front, .. } = &*self.0;
         let books = match mode {

@@ -101,6 +101,7 @@ async fn an_outage_is_told_in_seconds_while_it_lasts_and_by_the_stage_in_which_c
         0 => Step::GrantAll,
         1..4 => Step::Fail(Stage::Connect, Failing::Unavailable),
         4 => Step::Hang(Stage::Tls),
+        5 => Step::Hang(Stage::Query),
         _ => Step::GrantAll,
     });
     let mut settings = Settings::default();
@@ -118,12 +119,12 @@ async fn an_outage_is_told_in_seconds_while_it_lasts_and_by_the_stage_in_which_c
     let during = budget.figures().store;
     assert!(during.failing);
     assert_eq!(during.outage, clock.now().saturating_since(failed_at));
-    pass(&clock, ms(3_000)).await;
+    pass(&clock, ms(4_000)).await;
     ended(waiting).await;
     let figures = budget.figures();
     agreed(&figures);
     let store = &figures.store;
-    assert!(!store.failing && store.outage >= ms(1_300) && store.outage < ms(3_000), "{:?}", store.outage);
+    assert!(!store.failing && store.outage >= ms(2_500) && store.outage < ms(4_300), "{:?}", store.outage);
     pass(&clock, ms(1_000)).await;
     assert_eq!(budget.figures().store.outage, store.outage, "it is over");
     let calls = |stage, answered| {
@@ -137,7 +138,8 @@ async fn an_outage_is_told_in_seconds_while_it_lasts_and_by_the_stage_in_which_c
         (1, ms(1_000)),
         "statement_timeout + 0.5 s"
     );
-    assert_eq!(figures.process.store_failures, 4);
+    assert_eq!(calls(Stage::Query, false).count(), 1);
+    assert_eq!((class(&figures, "b").lost, figures.process.store_failures), (1, 5));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
