@@ -73,14 +73,16 @@ impl<C: Clock> Board<C> {
 
     /// Of the breakers alone: what is held is no state of theirs.
     pub fn figures(&self) -> Vec<BreakerFigures> {
-        let figures = |(name, (breaker, surfaces)): (&Arc<str>, &(Breaker<C>, Vec<Arc<Surface>>))| BreakerFigures {
-            breaker: Arc::clone(name),
-            surfaces: surfaces.iter().map(|surface| Arc::clone(&surface.name)).collect(),
-            state: breaker.view().shown,
-            transitions: breaker.book().transitions(),
-            episodes: breaker.book().episodes(),
-        };
-        self.breakers.iter().map(figures).collect()
+        let breakers = self.breakers.iter();
+        breakers
+            .map(|(name, (breaker, surfaces))| BreakerFigures {
+                breaker: Arc::clone(name),
+                surfaces: surfaces.iter().map(|surface| Arc::clone(&surface.name)).collect(),
+                state: breaker.view().shown,
+                transitions: breaker.book().transitions(),
+                episodes: breaker.book().episodes(),
+            })
+            .collect()
     }
 
     pub fn snapshots(&self) -> Vec<Snapshot> {

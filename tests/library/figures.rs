@@ -169,7 +169,8 @@ async fn come_and_go<C: Clock, S: Store>(budget: &CallBudget<C, S>, classes: &[&
     let mut tasks = tokio::task::JoinSet::new();
     for caller in 0..400 {
         // Of each class some stay and some leave.
-        let (budget, class, stays) = (budget.clone(), classes[caller % classes.len()], caller / classes.len() % 2 == 0);
+        let (budget, class, stays) =
+            (budget.clone(), classes[caller % classes.len()], (caller / classes.len()).is_multiple_of(2));
         tasks.spawn(async move {
             let acquire = budget.acquire_with("kis-real", class, within(ms(2_000)));
             let acquired = match stays {
