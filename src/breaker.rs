@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::SettingsError;
+use crate::figures::BreakerBook;
 use crate::policy::breaker::{
     self as machine, Caller, Counted, Event, Moment, Order, Outcome, Reason, Refusal, Rules, View,
 };
@@ -41,6 +42,7 @@ struct Inner<C: Clock> {
     state: Mutex<State>,
     /// The epoch, for those who wait with a pass in hand.
     epoch: watch::Sender<u64>,
+    book: BreakerBook,
     changed: Option<Box<Changed>>,
 }
 
@@ -107,7 +109,8 @@ impl<C: Clock> Breaker<C> {
         let epoch = watch::Sender::new(machine.epoch());
         let (untold, window_told) = (VecDeque::new(), Instant::default());
         let state = Mutex::new(State { machine, seen, untold, telling: false, window_told });
-        Ok(Self(Arc::new(Inner { name, clock, by_the_wall: zone.is_some(), zone, state, epoch, changed })))
+        let (by_the_wall, book) = (zone.is_some(), BreakerBook::default());
+        Ok(Self(Arc::new(Inner { name, clock, by_the_wall, zone, state, epoch, book, changed })))
     }
 
     /// What logs call it.
@@ -136,6 +139,11 @@ impl<C: Clock> Breaker<C> {
     pub fn view(&self) -> View {
         let state = self.0.state();
         state.machine.view(Moment { now: self.0.clock.now(), wall: self.0.clock.wall() })
+    }
+
+    /// What it has come to so far.
+    pub(crate) fn book(&self) -> &BreakerBook {
+        &self.0.book
     }
 
     /// Does what time alone has made due, so that it is told even while nobody calls. A breaker that is used needs it not.
@@ -216,6 +224,7 @@ impl<C: Clock> Breaker<C> {
                 return result;
             }
             let changed = before != after || !events.iter().all(is_failure);
+            self.0.book.happened(&events, || state.machine.view(at).shown);
             if before != after {
                 state.window_told = Instant::default();
             }

@@ -12,6 +12,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Settings, SettingsError};
 use crate::counters::{Counters, Tally};
 use crate::error::{AcquireError, Code};
+use crate::figures::{Figures, Ledger};
 use crate::lane::{Bounds, Keeper, Lane, Request, Watch};
 use crate::pace::{Key, Paces};
 use crate::permit::Permit;
@@ -46,6 +47,7 @@ impl Default for Options {
 struct Inner<C: Clock, S: Store> {
     clock: C,
     tally: Arc<Tally>,
+    ledger: Ledger,
     max_wait: Duration,
     mode: Mode<C, S>,
     front: Front<C, S>,
@@ -98,7 +100,8 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
     fn build(settings: &Settings, clock: C, store: Option<S>) -> Result<Self, SettingsError> {
         let (tally, store) = (Arc::<Tally>::default(), store.map(Arc::new));
         let store_call = settings.statement_timeout + STORE_CALL_MARGIN;
-        let front = Front::new(settings, &clock, store.as_ref().map(|store| (store, store_call)))?;
+        let front = Front::new(settings, &clock, store.as_ref().map(|store| (store, store_call)), &tally)?;
+        let ledger = Ledger::new(Arc::clone(&tally), front.surfaces());
         let mode = match store {
             Some(store) => {
                 let watch = Arc::<Watch>::default();
@@ -112,7 +115,7 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
             None => Mode::Polite(Paces::new(settings.polite_interval, settings.polite_concurrency)),
         };
         let (max_wait, held) = (settings.max_wait, watch::Sender::new(()));
-        Ok(Self(Arc::new(Inner { clock, tally, max_wait, mode, front, held })))
+        Ok(Self(Arc::new(Inner { clock, tally, ledger, max_wait, mode, front, held })))
     }
 
     /// Waits for leave to make one call of cost 1, at most the setting `max_wait`.
@@ -135,6 +138,7 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
         let Options { cost, max_wait } = options;
         let max_wait = max_wait.unwrap_or(self.0.max_wait);
         let wrong = |what: String| {
+            self.0.ledger.rest().refused(Code::Misconfigured);
             AcquireError::new(Code::Misconfigured, format!("budget \"{budget}\", class \"{class}\": {what}"))
         };
         if cost == 0 {
@@ -147,18 +151,62 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
             return Err(wrong("a budget has a name".into()));
         }
         let (key, deadline) = ((budget.into(), class.into()), entered + max_wait);
-        match &self.0.mode {
-            Mode::Governed(lanes) => self.governed(lanes, key, cost, deadline).await,
-            Mode::Polite(paces) => {
-                let place = paces.place(&key, &self.0.clock, deadline).await?;
-                Ok(Permit::polite(place, self.0.clock.clone(), Arc::clone(&self.0.tally)))
+        let (book, permit) = match &self.0.mode {
+            Mode::Governed(lanes) => {
+                let lane = lanes.lane(&key, &self.0);
+                let permit = self.governed(lanes, &lane, key, cost, deadline).await;
+                (Arc::clone(lane.book()), permit)
             }
+            Mode::Polite(paces) => {
+                let paced = paces.class(&key, &self.0.ledger);
+                let book = Arc::clone(paced.book());
+                let place = paces.place(&key, paced, &self.0.clock, deadline).await;
+                let permit = place.map(|place| Permit::polite(place, self.0.clock.clone(), Arc::clone(&book)));
+                (book, permit)
+            }
+        };
+        match &permit {
+            Ok(_) => book.waited(self.0.clock.now().saturating_since(entered)),
+            Err(error) => book.refused(error.code()),
         }
+        permit
     }
 
     /// What this process has done with its slots so far.
     pub fn counters(&self) -> Counters {
         self.0.tally.read()
+    }
+
+    /// What this process has done so far, by name: for programs that export figures themselves, as `call-budget serve` does.
+    /// Takes a lock for a moment, and copies: for a reading every few seconds.
+    ///
+    /// ```
+    /// use call_budget::{CallBudget, Settings};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let budgets = CallBudget::new(&Settings::default())?;
+    /// budgets.acquire("kis-real", "order").await?.start()?;
+    /// for class in budgets.figures().classes {
+    ///     println!("{} {}: {} sent, waited {:?}", class.budget, class.class, class.sent(), class.waits.sum());
+    ///     # assert_eq!((class.sent(), class.waits.count()), (1, 1));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn figures(&self) -> Figures {
+        let Inner { clock, tally, ledger, mode, front, .. } = &*self.0;
+        let books = match mode {
+            Mode::Governed(lanes) => lanes.map().values().map(|lane| Arc::clone(lane.book())).collect(),
+            Mode::Polite(paces) => paces.books(),
+        };
+        Figures {
+            classes: ledger.read(books),
+            surfaces: front.surface_figures(),
+            breakers: front.breaker_figures(),
+            store: tally.store.read(clock.now()),
+            process: tally.read(),
+        }
     }
 
     pub(crate) fn clock(&self) -> &C {
@@ -193,21 +241,21 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
     async fn governed(
         &self,
         lanes: &Lanes<C, S>,
+        lane: &Arc<Lane<C, S>>,
         key: Key,
         cost: u32,
         deadline: Instant,
     ) -> Result<Permit<C>, AcquireError> {
         let inner = &*self.0;
-        let lane = lanes.lane(&key, inner);
         let mut request = Request::new(cost, deadline);
         loop {
             let slot = lane.slot(&mut request).await.inspect_err(|error| {
                 if matches!(error.code(), Code::UnknownBudget | Code::UnknownClass) {
-                    lanes.forget(&key, &lane);
+                    lanes.forget(&key, lane);
                 }
             })?;
             lanes.keeper.acquired();
-            let permit = Permit::of_slot(slot.window, slot.nonce, cost, inner.clock.clone(), Arc::clone(&inner.tally));
+            let permit = Permit::of_slot(slot.window, slot.nonce, cost, inner.clock.clone(), Arc::clone(lane.book()));
             inner.clock.sleep_until(slot.window.opens()).await;
             if slot.window.position(inner.clock.now()) == Position::Inside {
                 return Ok(permit);
@@ -220,19 +268,22 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
 
 impl<C: Clock, S: Store> Lanes<C, S> {
     fn lane(&self, key: &Key, inner: &Inner<C, S>) -> Arc<Lane<C, S>> {
+        let mut map = self.map();
+        let others = map.len();
         let new = || {
             let (budget, class) = key.clone();
+            let book = inner.ledger.open(&budget, &class, others);
             Lane::new(
                 budget,
                 class,
                 self.bounds,
                 inner.clock.clone(),
                 Arc::clone(&self.store),
-                Arc::clone(&inner.tally),
+                book,
                 Arc::clone(&self.watch),
             )
         };
-        Arc::clone(self.map().entry(key.clone()).or_insert_with(new))
+        Arc::clone(map.entry(key.clone()).or_insert_with(new))
     }
 
     /// Names that do not exist must not pile up. A newer lane of the same name, which others have joined, stays.

@@ -1,7 +1,9 @@
 //! What one process has done with its slots and calls. Books that must balance: per class, what the store granted is what became
-//! permits, was dropped, or was lost.
+//! permits, was dropped, or was lost. By name, the same is in `figures`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::figures::StoreBook;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
@@ -10,8 +12,13 @@ macro_rules! counters {
         #[non_exhaustive]
         pub struct Counters { $($(#[$doc])* pub $name: u64),+ }
 
+        /// What counts for the whole process.
         #[derive(Debug, Default)]
-        pub(crate) struct Tally { $(pub $name: Count),+ }
+        pub(crate) struct Tally {
+            $(pub $name: Count,)+
+            /// How its store calls ended.
+            pub store: StoreBook,
+        }
 
         impl Tally {
             pub fn read(&self) -> Counters {
@@ -76,5 +83,13 @@ pub(crate) struct Count(AtomicU64);
 impl Count {
     pub fn add(&self, n: usize) {
         self.0.fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    pub fn join(&self, other: &Count) {
+        self.0.fetch_add(other.get(), Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }

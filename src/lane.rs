@@ -19,6 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock::Clock;
 use crate::counters::Tally;
 use crate::error::{AcquireError, Code};
+use crate::figures::ClassBook;
 use crate::policy::Instant;
 use crate::policy::outage::Outage;
 use crate::policy::round_trip::RoundTrip;
@@ -52,6 +53,7 @@ pub(crate) struct Lane<C: Clock, S: Store> {
     clock: C,
     store: Arc<S>,
     tally: Arc<Tally>,
+    book: Arc<ClassBook>,
     watch: Arc<Watch>,
     state: Mutex<State>,
     /// The last one left.
@@ -89,7 +91,7 @@ impl<C: Clock, S: Store> Lane<C, S> {
         bounds: Bounds,
         clock: C,
         store: Arc<S>,
-        tally: Arc<Tally>,
+        book: Arc<ClassBook>,
         watch: Arc<Watch>,
     ) -> Arc<Self> {
         let state = State::new(Outage::new(bounds.store_outage_max, bounds.store_call), RoundTrip::new(bounds.rtt_max));
@@ -102,11 +104,17 @@ impl<C: Clock, S: Store> Lane<C, S> {
             bounds,
             clock,
             store,
-            tally,
+            tally: Arc::clone(book.tally()),
+            book,
             watch,
             state: Mutex::new(state),
             emptied: Notify::new(),
         })
+    }
+
+    /// Where its callers are counted.
+    pub fn book(&self) -> &Arc<ClassBook> {
+        &self.book
     }
 
     /// A slot for one caller, or why there is none; at the request's deadline at the latest. A caller who could not use its
@@ -191,7 +199,7 @@ impl<C: Clock, S: Store> Drop for Turn<'_, C, S> {
     fn drop(&mut self) {
         let mut state = self.lane.state();
         if state.waiters.remove(&self.place).is_none() && matches!(self.answer.try_recv(), Ok(Outcome::Slot(..))) {
-            self.lane.tally.dropped_unwanted.add(1);
+            self.lane.book.dropped_unwanted(1);
         }
         if state.waiters.is_empty() {
             self.lane.emptied.notify_one();

@@ -26,6 +26,7 @@ mod coordinator;
 mod counters;
 pub mod error;
 pub mod fallback;
+mod figures;
 #[cfg(any(feature = "reqwest", feature = "tower"))]
 mod http;
 mod lane;
@@ -56,6 +57,9 @@ pub use config::{Settings, SettingsError};
 pub use coordinator::{CallBudget, Options};
 pub use counters::Counters;
 pub use error::{AcquireError, Code, Failure};
+pub use figures::{
+    BreakerFigures, ClassFigures, Dropped, Figures, Histogram, StoreCalls, StoreFigures, SurfaceFigures,
+};
 pub use permit::{Closed, Permit, Sending};
 
 /// For unit tests of programs that use this library (feature `test-util`): a store in memory and a clock that a test moves.

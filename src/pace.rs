@@ -1,13 +1,14 @@
 //! A process on its own, while the switch is off: each class keeps its polite pace, with few calls in flight.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::Clock;
 use crate::error::{AcquireError, Code};
+use crate::figures::{ClassBook, Ledger};
 use crate::policy::Instant;
 use crate::policy::polite::Polite;
 
@@ -23,9 +24,10 @@ pub(crate) struct Paces {
 }
 
 #[derive(Clone)]
-struct Class {
+pub(crate) struct Class {
     places: Arc<Semaphore>,
     pace: Arc<Mutex<Polite>>,
+    book: Arc<ClassBook>,
 }
 
 impl Paces {
@@ -33,14 +35,32 @@ impl Paces {
         Self { interval, concurrency, classes: Mutex::default(), pushed_back: Mutex::default() }
     }
 
+    /// What is kept of a class.
+    pub fn class(&self, key: &Key, ledger: &Ledger) -> Class {
+        let mut classes = self.classes();
+        let others = classes.len();
+        let new = || Class {
+            places: Arc::new(Semaphore::new(self.concurrency)),
+            pace: Arc::new(Mutex::new(Polite::new(self.interval))),
+            book: ledger.open(&key.0, &key.1, others),
+        };
+        classes.entry(key.clone()).or_insert_with(new).clone()
+    }
+
+    /// Where the callers of all classes are counted.
+    pub fn books(&self) -> Vec<Arc<ClassBook>> {
+        self.classes().values().map(|class| Arc::clone(&class.book)).collect()
+    }
+
     /// A place for one call of the class, when its turn has come.
     pub async fn place<C: Clock>(
         &self,
         key: &Key,
+        class: Class,
         clock: &C,
         deadline: Instant,
     ) -> Result<OwnedSemaphorePermit, AcquireError> {
-        let Class { places, pace } = self.class(key);
+        let Class { places, pace, .. } = class;
         let place = clock.until(deadline, places.acquire_owned()).await.ok_or_else(|| too_long(key))?;
         let place = place.expect("the places are never closed");
         let start = {
@@ -64,18 +84,20 @@ impl Paces {
         *known = until.max(*known);
     }
 
+    fn classes(&self) -> MutexGuard<'_, HashMap<Key, Class>> {
+        self.classes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn pushed_back(&self, budget: &Arc<str>) -> Instant {
         let pushed_back = self.pushed_back.lock().unwrap_or_else(PoisonError::into_inner);
         pushed_back.get(budget).copied().unwrap_or_default()
     }
+}
 
-    fn class(&self, key: &Key) -> Class {
-        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Class {
-            places: Arc::new(Semaphore::new(self.concurrency)),
-            pace: Arc::new(Mutex::new(Polite::new(self.interval))),
-        };
-        classes.entry(key.clone()).or_insert_with(new).clone()
+impl Class {
+    /// Where its callers are counted.
+    pub fn book(&self) -> &Arc<ClassBook> {
+        &self.book
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::clock::{Clock, SystemClock};
-use crate::counters::Tally;
+use crate::figures::ClassBook;
 use crate::policy::Instant;
 use crate::policy::send_window::{Position, SendWindow};
 
@@ -19,7 +19,9 @@ use crate::policy::send_window::{Position, SendWindow};
 pub struct Permit<C: Clock = SystemClock> {
     kind: Kind,
     clock: C,
-    tally: Arc<Tally>,
+    book: Arc<ClassBook>,
+    /// On whose behalf, by number: 0 is nobody.
+    surface: usize,
     used: bool,
 }
 
@@ -56,14 +58,20 @@ pub struct Sending {
 }
 
 impl<C: Clock> Permit<C> {
-    pub(crate) fn of_slot(window: SendWindow, nonce: u64, cost: u32, clock: C, tally: Arc<Tally>) -> Self {
-        tally.permits.add(1);
-        Self { kind: Kind::Governed { window, nonce, cost }, clock, tally, used: false }
+    pub(crate) fn of_slot(window: SendWindow, nonce: u64, cost: u32, clock: C, book: Arc<ClassBook>) -> Self {
+        book.permits(1);
+        Self { kind: Kind::Governed { window, nonce, cost }, clock, book, surface: 0, used: false }
     }
 
-    pub(crate) fn polite(place: OwnedSemaphorePermit, clock: C, tally: Arc<Tally>) -> Self {
-        tally.permits.add(1);
-        Self { kind: Kind::Polite { place: Some(place) }, clock, tally, used: false }
+    pub(crate) fn polite(place: OwnedSemaphorePermit, clock: C, book: Arc<ClassBook>) -> Self {
+        book.permits(1);
+        Self { kind: Kind::Polite { place: Some(place) }, clock, book, surface: 0, used: false }
+    }
+
+    /// The call is one of this surface.
+    pub(crate) fn on_behalf_of(mut self, surface: usize) -> Self {
+        self.surface = surface;
+        self
     }
 
     /// Whether the shared budget stands behind this permit; false while the switch is off.
@@ -110,6 +118,7 @@ impl<C: Clock> Permit<C> {
             return Err(Closed);
         }
         self.used = true;
+        self.book.sent(self.surface);
         let place = match &mut self.kind {
             Kind::Governed { .. } => None,
             Kind::Polite { place } => place.take(),
@@ -143,7 +152,7 @@ impl<C: Clock> Permit<C> {
 impl<C: Clock> Drop for Permit<C> {
     fn drop(&mut self) {
         if !self.used {
-            self.tally.lapsed.add(1);
+            self.book.lapsed(1);
         }
     }
 }
@@ -153,6 +162,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::counters::Tally;
+    use crate::figures::Ledger;
     use crate::test_util::ManualClock;
 
     #[test]
@@ -160,9 +171,11 @@ mod tests {
         let ms = Duration::from_millis;
         let now = Instant::default() + ms(1000);
         for (takes, leaves) in [(50, true), (51, false)] {
-            let (clock, tally) = (ManualClock::at(now), Arc::<Tally>::default());
+            let clock = ManualClock::at(now);
+            let tally = Arc::<Tally>::default();
+            let book = Ledger::new(Arc::clone(&tally), [].iter()).open(&"kis-real".into(), &"order".into(), 0);
             let window = SendWindow::of_slot(now, now, ms(0), ms(50)).expect("the round trip took nothing");
-            let permit = Permit::of_slot(window, 1, 1, clock.clone(), Arc::clone(&tally));
+            let permit = Permit::of_slot(window, 1, 1, clock.clone(), book);
             let telling = || {
                 clock.advance(ms(takes));
                 true

@@ -1,7 +1,9 @@
-//! The house in order: which module may know which, where time and SQL stand, which words are not used; in `pages` that what
-//! the documents say is so, in `simulation` that it runs the product's own code. Each check is a function from a text to its
+//! The house in order: which module may know which, where time and SQL stand, which words are not used; in `pages` and `metrics`
+//! that what the documents say is so, in `simulation` that it runs the product's own code. Each check is a function from a text to its
 //! faults, and is shown to find one.
 
+#[path = "tidy/metrics.rs"]
+mod metrics;
 #[path = "tidy/pages.rs"]
 mod pages;
 #[path = "tidy/simulation.rs"]
@@ -20,12 +22,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/vendor/", &["policy", "vendor"]),
     ("src/config", &["config", "policy", "vendor"]),
     ("src/error.rs", &["policy"]),
-    ("src/counters.rs", &[]),
+    ("src/counters.rs", &["figures"]),
+    ("src/figures", &["policy", "counters", "error", "figures"]),
     ("src/store/", &["policy", "clock", "config", "error", "store"]),
-    ("src/permit.rs", &["policy", "clock", "counters"]),
-    ("src/pace.rs", &["policy", "clock", "error"]),
-    ("src/lane", &["lane", "policy", "clock", "counters", "error", "store"]),
-    ("src/breaker", &["policy", "clock", "config"]),
+    ("src/permit.rs", &["policy", "clock", "counters", "figures"]),
+    ("src/pace.rs", &["policy", "clock", "error", "figures"]),
+    ("src/lane", &["lane", "policy", "clock", "counters", "error", "figures", "store"]),
+    ("src/breaker", &["policy", "clock", "config", "figures"]),
     ("src/publisher", &["policy", "clock", "store"]),
     (
         "src/call/",
@@ -36,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "config",
             "counters",
             "error",
+            "figures",
             "store",
             "permit",
             "breaker",
@@ -46,7 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "src/coordinator.rs",
-        &["policy", "call", "clock", "config", "counters", "error", "lane", "pace", "permit", "store"],
+        &["policy", "call", "clock", "config", "counters", "error", "figures", "lane", "pace", "permit", "store"],
     ),
     // What stands around a call.
     ("src/fallback.rs", &["policy", "clock", "error", "call"]),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::breaker::Breaker;
 use crate::clock::Clock;
 use crate::config::surfaces::Surface;
+use crate::figures::BreakerFigures;
 use crate::policy::Instant;
 use crate::policy::breaker::{Shown, View};
 use crate::policy::hold::{Held, Holds};
@@ -68,6 +69,20 @@ impl<C: Clock> Board<C> {
         let mut reports: Vec<_> = breakers.chain(others.filter(|report| !report.holds.is_empty())).collect();
         reports.sort_by(|one, other| one.name.cmp(&other.name));
         reports
+    }
+
+    /// Of the breakers alone: what is held is no state of theirs.
+    pub fn figures(&self) -> Vec<BreakerFigures> {
+        let breakers = self.breakers.iter();
+        breakers
+            .map(|(name, (breaker, surfaces))| BreakerFigures {
+                breaker: Arc::clone(name),
+                surfaces: surfaces.iter().map(|surface| Arc::clone(&surface.name)).collect(),
+                state: breaker.view().shown,
+                transitions: breaker.book().transitions(),
+                episodes: breaker.book().episodes(),
+            })
+            .collect()
     }
 
     pub fn snapshots(&self) -> Vec<Snapshot> {

@@ -11,6 +11,8 @@ use crate::breaker::Breaker;
 use crate::clock::Clock;
 use crate::config::surfaces::Surfaces;
 use crate::config::{Settings, SettingsError};
+use crate::counters::Tally;
+use crate::figures::{BreakerFigures, SurfaceBooks, SurfaceFigures};
 use crate::publisher::Publisher;
 use crate::store::Store;
 
@@ -19,6 +21,7 @@ pub(crate) struct Front<C: Clock, S: Store> {
     pub(super) board: Arc<Board<C>>,
     pub(super) tokens: Tokens<C, S>,
     pub(super) throttled: Throttled,
+    pub(super) books: SurfaceBooks,
     publisher: Option<Publisher>,
     tending: Arc<Tending>,
 }
@@ -28,7 +31,12 @@ impl<C: Clock, S: Store> Front<C, S> {
     ///
     /// # Errors
     /// Surfaces that cannot be, by name and with the way out.
-    pub fn new(settings: &Settings, clock: &C, store: Option<(&Arc<S>, Duration)>) -> Result<Self, SettingsError> {
+    pub fn new(
+        settings: &Settings,
+        clock: &C,
+        store: Option<(&Arc<S>, Duration)>,
+        tally: &Arc<Tally>,
+    ) -> Result<Self, SettingsError> {
         let surfaces = Surfaces::of(settings)?;
         let seen = Arc::<OnceLock<Weak<Board<C>>>>::default();
         let publisher = store.map(|(store, store_call)| {
@@ -64,7 +72,21 @@ impl<C: Clock, S: Store> Front<C, S> {
         // Nobody else knows it yet, so it is empty.
         let _ = seen.set(Arc::downgrade(&board));
         let (tokens, throttled) = (Tokens::default(), Throttled::default());
-        Ok(Self { surfaces, board, tokens, throttled, publisher, tending })
+        let books = SurfaceBooks::new(tally, surfaces.iter().map(|surface| &surface.name));
+        Ok(Self { surfaces, board, tokens, throttled, books, publisher, tending })
+    }
+
+    /// The names of the surfaces, in the order of their numbers.
+    pub fn surfaces(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.surfaces.iter().map(|surface| &surface.name)
+    }
+
+    pub fn surface_figures(&self) -> Vec<SurfaceFigures> {
+        self.books.read(self.throttled.by_surface())
+    }
+
+    pub fn breaker_figures(&self) -> Vec<BreakerFigures> {
+        self.board.figures()
     }
 
     /// What is held has changed: people may want to see it.

@@ -79,7 +79,7 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
         F: FnMut(Attempt) -> Fut + Send,
         Fut: Future<Output = Result<A, Failed>> + Send,
     {
-        self.tally().calls.add(1);
+        self.front().books.of(surface).calls();
         Call::new(self, surface, credential, options)?.run(request).await
     }
 

@@ -123,12 +123,14 @@ impl<C: Clock, S: Store> Way<C, S> {
         }
         let (budget, progress) = (&*self.budget, Arc::<Progress>::default());
         tally.pushbacks.add(1);
-        let failed = match clock.until(now + *store_call, store.report_pushback(budget, left, &reason, &progress)).await
-        {
-            Some(Ok(_)) => return,
-            Some(Err(error)) => error.to_string(),
-            None => format!("no answer within {store_call:?} (stage {})", progress.stage()),
+        let told = clock.until(now + *store_call, store.report_pushback(budget, left, &reason, &progress)).await;
+        let ended = clock.now();
+        let (stage, failed) = match told {
+            Some(Ok(_)) => return tally.store.answered(now, ended),
+            Some(Err(error)) => (error.stage, error.to_string()),
+            None => (progress.stage(), format!("no answer within {store_call:?} (stage {})", progress.stage())),
         };
+        tally.store.failed(stage, now, ended);
         tally.pushback_failures.add(1);
         tracing::warn!(budget, reason = &*reason, error = failed, "call_budget_pushback_not_reported");
     }

@@ -15,6 +15,7 @@ use crate::breaker::{self, Breaker, Pass};
 use crate::clock::Clock;
 use crate::config::surfaces::Surface;
 use crate::coordinator::{CallBudget, Options};
+use crate::figures::SurfaceBook;
 use crate::permit::{Permit, Sending};
 use crate::policy::Instant;
 use crate::policy::breaker::{Caller, Counted, Outcome, Refusal};
@@ -27,6 +28,7 @@ use crate::vendor::Ended;
 pub(super) struct Call<C: Clock, S: Store> {
     budgets: CallBudget<C, S>,
     pub(super) surface: Arc<Surface>,
+    book: Arc<SurfaceBook>,
     breaker: Option<Breaker<C>>,
     credential: Credential,
     who: Holder,
@@ -92,6 +94,7 @@ impl<C: Clock, S: Store> Call<C, S> {
         let may_probe = front.surfaces.may_probe(&class);
         Ok(Self {
             budgets: budgets.clone(),
+            book: Arc::clone(front.books.of(&surface.name)),
             breaker,
             credential,
             who,
@@ -192,7 +195,7 @@ impl<C: Clock, S: Store> Call<C, S> {
         };
         drop(holds);
         admitted.map_err(|Held { scope, until, why }| {
-            self.budgets.tally().refused_by_hold.add(1);
+            self.book.refused_by_hold();
             let retry_after = until.saturating_since(now);
             CallError::Held { surface: Arc::clone(&self.surface.name), scope, why, retry_after }
         })
@@ -203,7 +206,7 @@ impl<C: Clock, S: Store> Call<C, S> {
             return Ok(None);
         };
         breaker.admit_as(self.caller).map(Some).map_err(|Refusal { reason, retry_at }| {
-            self.budgets.tally().refused_by_breaker.add(1);
+            self.book.refused_by_breaker();
             let retry_after = retry_at.saturating_since(self.budgets.clock().now());
             CallError::CircuitOpen { surface: Arc::clone(&self.surface.name), reason, retry_after }
         })
@@ -254,7 +257,9 @@ impl<C: Clock, S: Store> Call<C, S> {
             };
             tokio::select! {
                 biased;
-                permit = &mut slot => return permit.map_err(CallError::Budget),
+                permit = &mut slot => {
+                    return permit.map(|permit| permit.on_behalf_of(self.book.number())).map_err(CallError::Budget);
+                }
                 () = outdated => {
                     // Given back first: it may be the probe that the next admission needs.
                     drop(pass.take());
@@ -286,7 +291,7 @@ impl<C: Clock, S: Store> Call<C, S> {
             return Ok(None);
         };
         self.attempts += 1;
-        self.budgets.tally().attempts.add(1);
+        self.book.attempts();
         let pass = OnPass { pass, attempt };
         Ok(Some(Underway { trial, pass, token, sending, began: self.budgets.clock().now() }))
     }
@@ -345,16 +350,11 @@ impl<C: Clock, S: Store> Call<C, S> {
     }
 
     fn settle(&self, underway: Underway<C>, finding: &Finding, elapsed: Duration, retry_after: Option<Duration>) {
-        let (front, tally) = (self.budgets.front(), self.budgets.tally());
+        let front = self.budgets.front();
         let Underway { trial, mut pass, token, sending, .. } = underway;
         // The whole answer is in: the class's place is free.
         drop(sending);
-        match finding.verdict {
-            Verdict::Good => &tally.verdicts_good,
-            Verdict::Bad => &tally.verdicts_bad,
-            Verdict::None => &tally.verdicts_none,
-        }
-        .add(1);
+        self.book.settled(finding.verdict);
         if let (Verdict::Good, Some(token)) = (finding.verdict, token) {
             token.prove();
         }
@@ -366,7 +366,7 @@ impl<C: Clock, S: Store> Call<C, S> {
         };
         let outcome = Outcome { verdict: finding.verdict, elapsed: Some(elapsed), retry_after: asked_for };
         if pass.pass.take().map(|pass| pass.settle_with(outcome)) == Some(Counted::Stale) {
-            tally.stale.add(1);
+            self.budgets.tally().stale.add(1);
         }
         let pushback = finding.action.push_back();
         if let Some(by) = pushback {

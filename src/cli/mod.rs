@@ -14,6 +14,7 @@ mod duration;
 mod explain;
 mod fence;
 mod find;
+mod logs;
 mod migrate;
 mod mock_vendor;
 mod nearest;
@@ -24,10 +25,11 @@ mod status;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use command_error::CommandError;
+
+use crate::config::LogFormat;
 
 /// How a command ends. Documented in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,11 @@ impl From<Exit> for ExitCode {
     after_help = "Exit codes: 0 done, 1 failed or refused by the budget, 2 usage or settings, 3 store unavailable, 4 inconclusive (demo); run has its own"
 )]
 struct Cli {
+    /// How events are written: text, or json, an object a line
+    ///
+    /// To stderr. Where not given, log_format of the settings says it.
+    #[arg(long, global = true, value_name = "FORMAT", env = "CALL_BUDGET_LOG_FORMAT", value_parser = logs::words(), hide_possible_values = true, display_order = 900)]
+    log_format: Option<LogFormat>,
     #[command(subcommand)]
     command: Command,
 }
@@ -100,10 +107,10 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    // What the library has to tell goes to stderr: warnings, or what RUST_LOG asks for.
-    let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(wanted).with_writer(std::io::stderr).with_ansi(false).init();
-    match Cli::parse().command {
+    let arguments = Cli::command().get_matches();
+    let Cli { log_format, command } = Cli::from_arg_matches(&arguments).unwrap_or_else(|error| error.exit());
+    logs::begin(log_format.unwrap_or_else(|| logs::of_settings(&arguments)));
+    match command {
         Command::Demo(command) => complete(command.run()),
         Command::Migrate(command) => complete(command.run()),
         Command::Budget(command) => complete(command.run()),

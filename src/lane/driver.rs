@@ -31,7 +31,7 @@ enum Question {
 impl<C: Clock, S: Store> Driver<C, S> {
     /// The driver from now on. Whatever the one before it has in flight counts as lost.
     pub fn appoint(lane: &Arc<Lane<C, S>>, state: &mut State, now: Instant) -> Self {
-        lane.tally.lost.add(state.abandon_call());
+        lane.book.lost(state.abandon_call());
         state.drivers += 1;
         state.driver = Some(state.drivers);
         state.due = now;
@@ -54,7 +54,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
                     lane.tally.probes.add(1);
                     let probe = lane.clock.until(deadline, lane.store.probe(&progress)).await;
                     match probe.unwrap_or_else(|| Err(late())) {
-                        Ok(reply) => self.probed(&reply),
+                        Ok(reply) => self.probed(&reply, began),
                         Err(error) => self.failed(error, 0, began),
                     }
                 }
@@ -62,7 +62,7 @@ impl<C: Clock, S: Store> Driver<C, S> {
                     lane.tally.fence_requests.add(1);
                     let fenced = lane.clock.until(deadline, lane.store.fence(&lane.budget, &progress)).await;
                     match fenced.unwrap_or_else(|| Err(late())) {
-                        Ok(fenced) => self.fenced(wanted, fenced),
+                        Ok(fenced) => self.fenced(wanted, fenced, began),
                         Err(error) => self.failed(error, 0, began),
                     }
                 }
@@ -142,11 +142,12 @@ impl<C: Clock, S: Store> Driver<C, S> {
         Some((Question::Slots(ask), deadline))
     }
 
-    fn probed(&self, reply: &Reply) -> Instant {
+    fn probed(&self, reply: &Reply, began: Instant) -> Instant {
         let lane = &*self.lane;
         lane.watch.probed(reply);
         let mut state = lane.state();
         let now = lane.clock.now();
+        lane.tally.store.answered(began, now);
         if state.driver == Some(self.number) {
             state.call_over(false);
             state.recovered(lane);
@@ -156,9 +157,10 @@ impl<C: Clock, S: Store> Driver<C, S> {
     }
 
     /// The store was asked for a fence. Where it will not fence, the lanes of this process keep quiet on their own.
-    fn fenced(&self, wanted: Wanted, fenced: bool) -> Instant {
+    fn fenced(&self, wanted: Wanted, fenced: bool, began: Instant) -> Instant {
         let lane = &*self.lane;
         let now = lane.clock.now();
+        lane.tally.store.answered(began, now);
         lane.watch.settle(&lane.budget, wanted, fenced, now);
         tracing::info!(budget = &*lane.budget, class = &*lane.class, fenced, "call_budget_fence_requested");
         let mut state = lane.state();
@@ -185,11 +187,12 @@ impl<C: Clock, S: Store> Driver<C, S> {
     fn answered(&self, reply: Reply, ask: &Ask, deadline: Instant) -> Instant {
         let lane = &*self.lane;
         let Reply { asked, answered, answer } = &reply;
+        lane.tally.store.answered(deadline - lane.bounds.store_call, lane.clock.now());
         let counts = self.counts(&reply);
         let mut state = lane.state();
-        lane.tally.granted.add(answer.slots.len());
+        lane.book.granted(answer.slots.len());
         if state.driver != Some(self.number) {
-            lane.tally.dropped_late.add(answer.slots.len());
+            lane.book.dropped_late(answer.slots.len());
             return *answered;
         }
         // A refusal brings nothing that could be too old.
@@ -202,11 +205,11 @@ impl<C: Clock, S: Store> Driver<C, S> {
         if let Some(refusal) = answer.refusal {
             state.refused(lane, refusal, *asked);
         } else if !in_time {
-            lane.tally.dropped_late.add(answer.slots.len());
+            lane.book.dropped_late(answer.slots.len());
         } else if !counts {
-            lane.tally.dropped_clock_step.add(answer.slots.len());
+            lane.book.dropped_clock_step(answer.slots.len());
         } else if !short {
-            lane.tally.dropped_round_trip.add(answer.slots.len());
+            lane.book.dropped_round_trip(answer.slots.len());
         } else {
             state.hand_out(lane, &reply, ask);
         }
@@ -226,13 +229,15 @@ impl<C: Clock, S: Store> Driver<C, S> {
         let now = lane.clock.now();
         let error = error.after(now.saturating_since(began));
         lane.watch.failed(now);
+        lane.tally.store.failed(error.stage, began, now);
+        lane.tally.store.failing(now);
         let mut state = lane.state();
         lane.tally.store_failures.add(1);
         if state.driver != Some(self.number) {
             return now;
         }
         if error.may_have_spent {
-            lane.tally.lost.add(asked);
+            lane.book.lost(asked);
         }
         state.call_over(error.may_have_spent);
         let (code, message) = match error.kind {
@@ -268,7 +273,7 @@ impl<C: Clock, S: Store> Drop for Driver<C, S> {
         let mut state = self.lane.state();
         if state.driver == Some(self.number) {
             state.driver = None;
-            self.lane.tally.lost.add(state.abandon_call());
+            self.lane.book.lost(state.abandon_call());
             for waiter in std::mem::take(&mut state.waiters).into_values() {
                 let lost = waiter.lost;
                 waiter.tell(Outcome::Orphaned(lost));

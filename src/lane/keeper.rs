@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::counters::Tally;
 use crate::policy::Instant;
 use crate::policy::store_clock::MEMORY;
-use crate::store::{Progress, Store};
+use crate::store::{Progress, Store, StoreError};
 
 /// A task that has not moved for so long after it ought to have stands still, with the runtime under it.
 const OVERDUE: Duration = Duration::from_secs(5);
@@ -108,10 +108,17 @@ impl<C: Clock, S: Store> Shift<C, S> {
             if moment <= now && post.watch.probe_at(now) <= now && self.begins_probe(now) {
                 post.tally.probes.add(1);
                 let progress = Arc::new(Progress::default());
-                match post.clock.until(now + post.store_call, post.store.probe(&progress)).await {
-                    Some(Ok(reply)) => post.watch.probed(&reply),
-                    Some(Err(error)) => tracing::debug!(%error, "the store's clock could not be read"),
-                    None => tracing::debug!(stage = %progress.stage(), "the store's clock was not told in time"),
+                let probe = post.clock.until(now + post.store_call, post.store.probe(&progress)).await;
+                let (book, ended) = (&post.tally.store, post.clock.now());
+                match probe.unwrap_or_else(|| Err(StoreError::out_of_time(&progress))) {
+                    Ok(reply) => {
+                        book.answered(now, ended);
+                        post.watch.probed(&reply);
+                    }
+                    Err(error) => {
+                        book.failed(error.stage, now, ended);
+                        tracing::debug!(%error, "the store's clock could not be read");
+                    }
                 }
             }
         }

@@ -119,11 +119,11 @@ impl State {
         let Reply { asked, answered, answer } = reply;
         for (index, (wait, cost)) in answer.slots.iter().zip(&ask.costs).enumerate() {
             let Some(window) = SendWindow::of_slot(*asked, *answered, *wait, answer.send_window) else {
-                lane.tally.dropped_late.add(1);
+                lane.book.dropped_late(1);
                 continue;
             };
             let Some(waiter) = self.next_for(lane, window, *cost, *answered) else {
-                lane.tally.dropped_unwanted.add(1);
+                lane.book.dropped_unwanted(1);
                 continue;
             };
             let nonce = ask.nonce.unsigned_abs().wrapping_add(index as u64);

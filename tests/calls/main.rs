@@ -7,6 +7,7 @@ mod breaker;
 mod breaking;
 mod cancelling;
 mod deaf;
+mod figures;
 mod holds;
 mod order;
 mod real;

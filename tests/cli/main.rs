@@ -10,6 +10,7 @@ mod breakers;
 mod explaining;
 mod help;
 mod holds;
+mod logs;
 mod reaching;
 mod running;
 mod settings;

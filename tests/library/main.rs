@@ -9,6 +9,7 @@ mod support;
 mod books;
 mod cancelling;
 mod deadlines;
+mod figures;
 mod lanes;
 mod outages;
 mod postgres;
