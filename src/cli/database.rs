@@ -80,15 +80,22 @@ impl Database {
         Ok(Connected { session, database, user })
     }
 
-    fn connection(&self) -> Result<Connection, CommandError> {
-        let usage = |error: SettingsError| CommandError::usage(error.to_string());
+    /// The settings of a process that uses this database.
+    pub fn settings(&self) -> Result<Settings, CommandError> {
         let settings = Settings::layered(self.config.as_deref()).map_err(usage)?;
-        let settings = match &self.database_url {
+        Ok(match &self.database_url {
             Some(url) => settings.at(url.as_str()),
             None => settings,
-        };
-        Connection::of(&settings).map_err(usage)
+        })
     }
+
+    fn connection(&self) -> Result<Connection, CommandError> {
+        Connection::of(&self.settings()?).map_err(usage)
+    }
+}
+
+fn usage(error: SettingsError) -> CommandError {
+    CommandError::usage(error.to_string())
 }
 
 impl Connected {

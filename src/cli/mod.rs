@@ -18,6 +18,7 @@ mod migrate;
 mod mock_vendor;
 mod nearest;
 mod output;
+mod preflight;
 mod status;
 
 use std::process::ExitCode;
@@ -77,6 +78,7 @@ enum Command {
     Fence(fence::Fence),
     Explain(explain::Explain),
     Status(status::Status),
+    Preflight(preflight::Preflight),
     MockVendor(mock_vendor::Args),
     Bench(bench::Bench),
     /// One process of the demo's fleet
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::Fence(command) => complete(command.run()),
         Command::Explain(command) => complete(command.run()),
         Command::Status(command) => complete(command.run()),
+        Command::Preflight(command) => complete(command.run()),
         Command::MockVendor(args) => mock_vendor::run(args).into(),
         Command::Bench(command) => complete(command.run()),
         Command::DemoWorker => complete(demo::worker::run()),

@@ -1,0 +1,70 @@
+//! What the server says of itself, each question on its own: a role that may not see one thing is told of the others.
+
+use std::time::Duration;
+
+use crate::cli::command_error::CommandError;
+use crate::cli::find;
+use crate::store::admin;
+use crate::store::direct::Direct;
+use crate::store::inspect::{self, Connections, Kept, Role, Server, Table};
+use crate::store::operation::{Operation, OperationError};
+use crate::store::report::View;
+use crate::store::sqlstate::Meaning;
+
+/// Each fact, or why it is not known.
+pub struct Facts {
+    pub contract: Result<i32, String>,
+    pub server: Result<Server, String>,
+    pub role: Result<Role, String>,
+    pub tables: Result<Vec<Table>, String>,
+    pub connections: Result<Connections, String>,
+    pub kept: Result<Kept, String>,
+    pub view: Result<View, String>,
+}
+
+impl Facts {
+    /// Asks for all of them, past sessions of this `application_name`.
+    pub async fn read(direct: &mut Direct, budget: &str, application_name: &str) -> Facts {
+        Facts {
+            contract: ask(direct, async |operation| Ok(admin::contract(operation).await?)).await,
+            server: ask(direct, async |operation| Ok(inspect::server(operation).await?)).await,
+            role: ask(direct, async |operation| Ok(inspect::role(operation).await?)).await,
+            tables: ask(direct, async |operation| Ok(inspect::tables(operation).await?)).await,
+            connections: ask(direct, async |operation| Ok(inspect::connections(operation, application_name).await?))
+                .await,
+            kept: ask(direct, async |operation| Ok(inspect::kept(operation).await?)).await,
+            view: ask(direct, async |operation| {
+                let budget = find::budget(operation, budget).await?;
+                Ok(View::of(operation, budget).await?)
+            })
+            .await,
+        }
+    }
+
+    /// Between two slots of the budget, where it is there.
+    pub fn interval(&self) -> Option<Duration> {
+        let view = self.view.as_ref().ok()?;
+        u64::try_from(view.budget.settings.interval_us).ok().map(Duration::from_micros)
+    }
+}
+
+async fn ask<T>(
+    direct: &mut Direct,
+    question: impl AsyncFnOnce(&Operation<'_>) -> Result<T, CommandError>,
+) -> Result<T, String> {
+    let operation = Operation::begin(direct.client()).await.map_err(|error| in_words(error.into()))?;
+    let answer = question(&operation).await.map_err(in_words)?;
+    operation.commit().await.map_err(|error: OperationError| match error.meaning() {
+        Meaning::Uncertain => "the connection broke while it was asked".to_owned(),
+        _ => in_words(error.into()),
+    })?;
+    Ok(answer)
+}
+
+/// The sentence and the way out.
+fn in_words(error: CommandError) -> String {
+    match error.hint {
+        Some(hint) => format!("{}: {hint}", error.message),
+        None => error.message,
+    }
+}
