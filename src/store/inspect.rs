@@ -49,6 +49,9 @@ pub struct Role {
     pub owner: bool,
     /// May change settings.
     pub admin: bool,
+    /// Whether the schema is there, and whether this role may use what is in it.
+    pub schema: bool,
+    pub uses_schema: bool,
     /// Functions and views that a client needs and this role may not use.
     pub missing: Vec<String>,
     /// Rights of anybody but the owner on what is the schema's own, such as `UPDATE on call_budget to app`.
@@ -168,7 +171,9 @@ pub async fn role(operation: &Operation<'_>) -> Result<Role, OperationError> {
                     coalesce((SELECT pg_has_role(n.nspowner, 'USAGE') FROM pg_namespace AS n
                                WHERE n.nspname = 'call_budget'), false) AS owner,
                     EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = to_regnamespace('call_budget')
-                               AND p.proname = ANY($1::text[]) AND has_function_privilege(p.oid, 'EXECUTE')) AS admin
+                               AND p.proname = ANY($1::text[]) AND has_function_privilege(p.oid, 'EXECUTE')) AS admin,
+                    to_regnamespace('call_budget') IS NOT NULL AS schema,
+                    coalesce(has_schema_privilege(to_regnamespace('call_budget')::oid, 'USAGE'), false) AS uses_schema
                FROM pg_roles AS r WHERE r.rolname = current_user",
             &[(&ADMIN_FUNCTIONS, Type::TEXT_ARRAY)],
         )
@@ -217,6 +222,8 @@ pub async fn role(operation: &Operation<'_>) -> Result<Role, OperationError> {
         superuser: about.get("superuser"),
         owner: about.get("owner"),
         admin: about.get("admin"),
+        schema: about.get("schema"),
+        uses_schema: about.get("uses_schema"),
         missing: texts(&missing),
         granted: texts(&granted),
         settings: settings.iter().map(|row| (row.get(0), row.get(1))).collect(),

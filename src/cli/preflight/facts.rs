@@ -25,19 +25,34 @@ pub struct Facts {
 impl Facts {
     /// Asks for all of them, past sessions of this `application_name`.
     pub async fn read(direct: &mut Direct, budget: &str, application_name: &str) -> Facts {
+        let role = ask(direct, async |operation| Ok(inspect::role(operation).await?)).await;
+        let contract = match &role {
+            Ok(role) if !role.uses_schema && role.schema => Err(format!(
+                "role {:?} may not use the schema: its owner can run \"call-budget access {} --as client\"",
+                role.name, role.name
+            )),
+            _ => ask(direct, async |operation| Ok(admin::contract(operation).await?)).await,
+        };
+        let view = match &role {
+            _ if contract.is_err() => Err("the schema cannot be used: see schema".to_owned()),
+            Ok(role) if !role.missing.is_empty() => Err("this role may not see the budgets: see rights".to_owned()),
+            _ => {
+                ask(direct, async |operation| {
+                    let budget = find::budget(operation, budget).await?;
+                    Ok(View::of(operation, budget).await?)
+                })
+                .await
+            }
+        };
         Facts {
-            contract: ask(direct, async |operation| Ok(admin::contract(operation).await?)).await,
+            contract,
             server: ask(direct, async |operation| Ok(inspect::server(operation).await?)).await,
-            role: ask(direct, async |operation| Ok(inspect::role(operation).await?)).await,
+            role,
             tables: ask(direct, async |operation| Ok(inspect::tables(operation).await?)).await,
             connections: ask(direct, async |operation| Ok(inspect::connections(operation, application_name).await?))
                 .await,
             kept: ask(direct, async |operation| Ok(inspect::kept(operation).await?)).await,
-            view: ask(direct, async |operation| {
-                let budget = find::budget(operation, budget).await?;
-                Ok(View::of(operation, budget).await?)
-            })
-            .await,
+            view,
         }
     }
 

@@ -135,13 +135,14 @@ impl Times {
     }
 }
 
-/// As a person reads it: `1.2 ms`, `12 ms`, `3.4 s`.
+/// As a person reads it: `1.2 ms`, `12 ms`, `3.4 s`, `5 min`.
 pub fn in_words(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1e3;
     match ms {
         ..9.95 => format!("{ms:.1} ms"),
-        ..9_950.0 => format!("{ms:.0} ms"),
-        _ => format!("{:.1} s", ms / 1e3),
+        ..999.5 => format!("{ms:.0} ms"),
+        ..99_950.0 => format!("{:.1} s", ms / 1e3),
+        _ => format!("{:.0} min", ms / 6e4),
     }
 }
 
@@ -199,6 +200,7 @@ mod tests {
         assert_eq!(in_words(Duration::from_micros(1_234)), "1.2 ms");
         assert_eq!(in_words(MS(25)), "25 ms");
         assert_eq!(in_words(MS(12_340)), "12.3 s");
+        assert_eq!(in_words(MS(600_000)), "10 min");
         assert!((in_ms(Duration::from_nanos(1_234_567)) - 1.235).abs() < 1e-9);
     }
 }

@@ -20,11 +20,11 @@ use clap::Args;
 use super::command_error::CommandError;
 use super::database::Database;
 use super::{Exit, output};
-use crate::Settings;
 use crate::clock::SystemClock;
 use crate::config::Connection;
 use crate::store::PostgresStore;
 use crate::store::direct::Direct;
+use crate::{Settings, SettingsError};
 use facts::Facts;
 use fresh::Fresh;
 use judge::way::{Calls, Protection};
@@ -80,8 +80,8 @@ pub struct Preflight {
 
 impl Preflight {
     pub async fn run(self) -> Result<Exit, CommandError> {
-        let settings = Settings { application_name: NAME.into(), pool_size: 1, ..self.database.settings()? };
-        let usage = |error: crate::SettingsError| CommandError::usage(error.to_string());
+        let settings = Settings { application_name: NAME.into(), ..self.database.settings()? };
+        let usage = |error: SettingsError| CommandError::usage(error.to_string());
         let connection = Connection::of(&settings).map_err(usage)?;
         let store = PostgresStore::new(&settings, SystemClock).map_err(usage)?;
 
@@ -185,7 +185,7 @@ fn fresh_lines(fresh: &Fresh, connection: &Connection, settings: &Settings) -> V
 }
 
 fn server_lines(facts: &Facts, probed: &Probed, settings: &Settings, processes: u64) -> Vec<Line> {
-    let need = processes.saturating_mul(settings_pool(settings));
+    let need = processes.saturating_mul(u64::try_from(settings.pool_size).unwrap_or(u64::MAX));
     let mut lines = vec![server::schema(facts.contract.clone())];
     lines.push(of(&facts.role, "rights", role::rights));
     lines.push(of(&facts.role, "role", role::role));
@@ -201,8 +201,8 @@ fn server_lines(facts: &Facts, probed: &Probed, settings: &Settings, processes: 
         }
     }
     lines.push(of(&facts.role, "isolation", role::isolation));
-    for (name, setting) in role::SETTINGS {
-        lines.push(of(&facts.role, name, |role| role::timeout(name, setting, role)));
+    for (name, setting, without) in role::SETTINGS {
+        lines.push(of(&facts.role, name, |role| role::timeout(name, setting, without, role)));
     }
     match &facts.connections {
         Ok(connections) => {
@@ -284,11 +284,6 @@ fn jitter_line(facts: &Facts, calls: Option<&Calls>) -> Line {
             way::arrival_jitter(calls, bar)
         }
     }
-}
-
-/// Connections that one process takes.
-fn settings_pool(settings: &Settings) -> u64 {
-    u64::try_from(settings.pool_size).unwrap_or(u64::MAX)
 }
 
 fn of<T>(fact: &Result<T, String>, name: &'static str, judge: impl FnOnce(&T) -> Line) -> Line {

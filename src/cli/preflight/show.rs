@@ -70,12 +70,14 @@ pub fn text(lines: &[Line], coloured: bool) -> String {
         false => text.to_owned(),
     };
     let mut shown: Vec<String> = Vec::new();
-    for line in lines {
+    for (index, line) in lines.iter().enumerate() {
         let word = in_words(line.verdict);
         let gap = " ".repeat("not measured".len() - word.len());
         let verdict = format!("{}{gap}", paint(line.verdict, word));
         shown.push(format!("{:widest$}  {verdict}  {}", line.name, line.shown).trim_end().to_owned());
-        if line.verdict != Verdict::Pass {
+        // What goes for several lines in a row is said once.
+        let said_next = lines.get(index + 1).is_some_and(|next| next.reason == line.reason);
+        if line.verdict != Verdict::Pass && !said_next {
             shown.extend(wrapped(&line.reason, COLUMNS - 4).into_iter().map(|piece| format!("    {piece}")));
         }
     }

@@ -212,7 +212,7 @@ mod tests {
     fn a_lock_that_is_kept_is_told_with_its_holder() {
         says(&lock_holders(&job(Seen { held_for: MS(200), ..Seen::default() })), Pass, "at once");
         let kept = lock_holders(&job(Seen { held_for: MS(9_000), ..Seen::default() }));
-        says(&kept, Fail, "\"job\" has kept a lock on the schema's tables for 9000 ms");
+        says(&kept, Fail, "\"job\" has kept a lock on the schema's tables for 9.0 s");
     }
 
     #[test]

@@ -8,12 +8,12 @@ use crate::config::parse_duration;
 use crate::store::access::TIMEOUTS;
 use crate::store::inspect::Role;
 
-/// The settings of sessions, as the lines are named and as the server names them.
-pub const SETTINGS: [(&str, &str); 4] = [
-    ("statement_timeout", "statement_timeout"),
-    ("lock_timeout", "lock_timeout"),
-    ("idle_timeout", "idle_in_transaction_session_timeout"),
-    ("check_interval", "client_connection_check_interval"),
+/// The settings of sessions, as the lines are named, as the server names them, and what happens without them.
+pub const SETTINGS: [(&str, &str, &str); 4] = [
+    ("statement_timeout", "statement_timeout", "the server goes on working for callers who have given up"),
+    ("lock_timeout", "lock_timeout", "the server goes on waiting for the row on behalf of callers who have given up"),
+    ("idle_timeout", "idle_in_transaction_session_timeout", "a caller that hangs in a transaction keeps its locks"),
+    ("check_interval", "client_connection_check_interval", "calls are granted to callers who have gone meanwhile"),
 ];
 
 /// `rights`: that the role may do what a client does.
@@ -69,18 +69,18 @@ pub fn isolation(role: &Role) -> Line {
         _ => line.fail(format!(
             "a snapshot that is older than the lock is refused (callers in SQL), or costs a transaction of its own: run \
              \"call-budget access {} --as client\"",
-            role.name
+            client(role)
         )),
     }
 }
 
 /// One of [`SETTINGS`]: what `access --set-timeouts` sets, against what sessions begin with.
-pub fn timeout(name: &'static str, setting: &str, role: &Role) -> Line {
+pub fn timeout(name: &'static str, setting: &str, without: &str, role: &Role) -> Line {
     let wanted = TIMEOUTS.iter().find(|(known, _)| *known == setting).map_or("0s", |(_, value)| value);
     let wanted = parse_duration(wanted).unwrap_or_default();
     let found = role.settings.get(setting).and_then(|text| text.parse().ok()).map(Duration::from_millis);
     let line = Line::new(name, in_words(wanted)).figure("wanted_ms", millis(wanted));
-    let way_out = format!("run \"call-budget access {} --as client --set-timeouts\"", role.name);
+    let way_out = format!("run \"call-budget access {} --as client --set-timeouts\"", client(role));
     let Some(found) = found else {
         return line.shown("not known there").warn(format!("this server has no {setting}: use PostgreSQL 14 or newer"));
     };
@@ -91,7 +91,7 @@ pub fn timeout(name: &'static str, setting: &str, role: &Role) -> Line {
     if found == wanted {
         line.pass("the server gives up when the caller does")
     } else if found.is_zero() {
-        line.warn(format!("the server goes on working for callers who have gone: {way_out}"))
+        line.warn(format!("{without}: {way_out}"))
     } else if found < wanted {
         line.warn(format!("the server ends calls that their callers would still wait for: {way_out}"))
     } else {
@@ -122,6 +122,11 @@ pub fn pooler(sessions: &[BTreeSet<i32>]) -> Line {
     }
 }
 
+/// Who is to be made a client: not the owner, who cannot be.
+fn client(role: &Role) -> &str {
+    if role.superuser || role.owner { "ROLE" } else { &role.name }
+}
+
 /// One session met two processes, or two sessions the same.
 pub fn is_pooled(sessions: &[BTreeSet<i32>]) -> bool {
     let all: BTreeSet<i32> = sessions.iter().flatten().copied().collect();
@@ -138,7 +143,7 @@ mod tests {
     use super::super::tests::says;
     use super::*;
 
-    fn client() -> Role {
+    fn good() -> Role {
         let settings = [
             ("default_transaction_isolation", "read committed"),
             ("statement_timeout", "500"),
@@ -151,6 +156,8 @@ mod tests {
             superuser: false,
             owner: false,
             admin: false,
+            schema: true,
+            uses_schema: true,
             missing: Vec::new(),
             granted: Vec::new(),
             settings: settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
@@ -159,47 +166,47 @@ mod tests {
 
     #[test]
     fn a_role_without_a_clients_rights_is_told_which_one_it_lacks() {
-        says(&rights(&client()), Pass, "may acquire");
-        let without = Role { missing: vec!["call_budget_acquire".into()], ..client() };
+        says(&rights(&good()), Pass, "may acquire");
+        let without = Role { missing: vec!["call_budget_acquire".into()], ..good() };
         says(&rights(&without), Fail, "may not use call_budget_acquire: its owner can run");
     }
 
     #[test]
     fn a_role_that_is_more_than_a_client_is_told_what_it_is() {
-        says(&role(&client()), Pass, "no setting");
-        says(&role(&Role { superuser: true, owner: true, admin: true, ..client() }), Warn, "is a superuser");
-        says(&role(&Role { owner: true, admin: true, ..client() }), Warn, "is the schema's owner");
-        says(&role(&Role { admin: true, ..client() }), Warn, "is an admin");
+        says(&role(&good()), Pass, "no setting");
+        says(&role(&Role { superuser: true, owner: true, admin: true, ..good() }), Warn, "is a superuser");
+        says(&role(&Role { owner: true, admin: true, ..good() }), Warn, "is the schema's owner");
+        says(&role(&Role { admin: true, ..good() }), Warn, "is an admin");
     }
 
     #[test]
     fn a_right_past_the_functions_is_told() {
-        says(&table_rights(&client()), Pass, "only way in");
-        let granted = Role { granted: vec!["UPDATE on call_budget to app".into()], ..client() };
+        says(&table_rights(&good()), Pass, "only way in");
+        let granted = Role { granted: vec!["UPDATE on call_budget to app".into()], ..good() };
         says(&table_rights(&granted), Fail, "UPDATE on call_budget to app: whoever has it");
     }
 
     #[test]
     fn another_isolation_level_is_told() {
-        says(&isolation(&client()), Pass, "committed");
-        let mut other = client();
+        says(&isolation(&good()), Pass, "committed");
+        let mut other = good();
         other.settings.insert("default_transaction_isolation".into(), "serializable".into());
         says(&isolation(&other), Fail, "older than the lock");
     }
 
     #[test]
     fn each_timeout_is_held_against_what_access_sets() {
-        for (name, setting) in SETTINGS {
+        for (name, setting, without) in SETTINGS {
             assert!(TIMEOUTS.iter().any(|(known, _)| *known == setting), "{setting} is set by nobody");
-            says(&timeout(name, setting, &client()), Pass, "gives up");
-            for (value, words) in [("0", "have gone"), ("1", "would still wait"), ("600000", "works longer")] {
-                let mut other = client();
+            says(&timeout(name, setting, without, &good()), Pass, "gives up");
+            for (value, words) in [("0", without), ("1", "would still wait"), ("600000", "works longer")] {
+                let mut other = good();
                 other.settings.insert(setting.into(), value.into());
-                says(&timeout(name, setting, &other), Warn, words);
+                says(&timeout(name, setting, without, &other), Warn, words);
             }
-            let mut older = client();
+            let mut older = good();
             older.settings.remove(setting);
-            says(&timeout(name, setting, &older), Warn, "PostgreSQL 14");
+            says(&timeout(name, setting, without, &older), Warn, "PostgreSQL 14");
         }
     }
 
