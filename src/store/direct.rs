@@ -19,6 +19,10 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// One open session. It is closed when this is dropped.
 pub struct Direct(Session);
 
+/// Opens sessions to one place, one after the other. Names are looked up anew each time; the certificates to trust are read
+/// once, as in a process that runs on.
+pub struct Openings(Opener<SystemClock>);
+
 /// An attempt to open a session, and what its stages took.
 pub struct Opening {
     /// The stages that were entered, in their order, each once. Where the attempt failed, the last one is unfinished.
@@ -44,17 +48,36 @@ impl Direct {
     /// # Errors
     /// Which stage failed or ran out of time, after how long, and what to look at.
     pub async fn connect(connection: Connection) -> Result<Self, StoreError> {
-        Self::open(connection).await.outcome
+        Openings::new(connection).open().await.outcome
     }
 
-    /// As [`Direct::connect`], and notes what each stage took. Nothing is remembered from an attempt before: the name is
-    /// looked up anew.
-    pub async fn open(connection: Connection) -> Opening {
+    /// The session's client.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.0.client
+    }
+
+    /// What lies between this machine and the server, or whatever answers in its place.
+    pub fn way(&self) -> Way {
+        match &self.0.target {
+            Target::Socket(_) => Way::Socket,
+            Target::Tcp { address, .. } if address.ip().is_loopback() => Way::Loopback,
+            Target::Tcp { .. } => Way::Network,
+        }
+    }
+}
+
+impl Openings {
+    /// Nothing is opened yet.
+    pub fn new(connection: Connection) -> Self {
+        Self(Opener::new(connection, SystemClock))
+    }
+
+    /// Connects and logs in, within [`CONNECT_TIMEOUT`], and notes what each stage took.
+    pub async fn open(&self) -> Opening {
         let clock = SystemClock;
         let began = clock.now();
         let progress = Progress::default();
-        let opener = Opener::new(connection, clock);
-        let mut opening = pin!(clock.until(began + CONNECT_TIMEOUT, opener.log_in(&progress)));
+        let mut opening = pin!(clock.until(began + CONNECT_TIMEOUT, self.0.log_in(&progress)));
         let mut entered = vec![(Stage::LocalWait, began)];
         let opened = poll_fn(|cx| {
             let polled = opening.as_mut().poll(cx);
@@ -78,21 +101,7 @@ impl Direct {
             }
         }
         let outcome = opened.unwrap_or_else(|| Err(StoreError::out_of_time(&progress)));
-        let outcome = outcome.map(Self).map_err(|error| error.after(ended.saturating_since(began)));
+        let outcome = outcome.map(Direct).map_err(|error| error.after(ended.saturating_since(began)));
         Opening { stages, outcome }
-    }
-
-    /// The session's client.
-    pub fn client(&mut self) -> &mut Client {
-        &mut self.0.client
-    }
-
-    /// What lies between this machine and the server, or whatever answers in its place.
-    pub fn way(&self) -> Way {
-        match &self.0.target {
-            Target::Socket(_) => Way::Socket,
-            Target::Tcp { address, .. } if address.ip().is_loopback() => Way::Loopback,
-            Target::Tcp { .. } => Way::Network,
-        }
     }
 }

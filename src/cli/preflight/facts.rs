@@ -7,9 +7,8 @@ use crate::cli::find;
 use crate::store::admin;
 use crate::store::direct::Direct;
 use crate::store::inspect::{self, Connections, Kept, Role, Server, Table};
-use crate::store::operation::{Operation, OperationError};
+use crate::store::operation::Operation;
 use crate::store::report::View;
-use crate::store::sqlstate::Meaning;
 
 /// Each fact, or why it is not known.
 pub struct Facts {
@@ -33,7 +32,11 @@ impl Facts {
             )),
             _ => ask(direct, async |operation| Ok(admin::contract(operation).await?)).await,
         };
+        let server = ask(direct, async |operation| Ok(inspect::server(operation).await?)).await;
         let view = match &role {
+            _ if server.as_ref().is_ok_and(|server| server.in_recovery) => {
+                Err("a standby cannot show what is in unlogged tables: see primary".to_owned())
+            }
             _ if contract.is_err() => Err("the schema cannot be used: see schema".to_owned()),
             Ok(role) if !role.missing.is_empty() => Err("this role may not see the budgets: see rights".to_owned()),
             _ => {
@@ -46,7 +49,7 @@ impl Facts {
         };
         Facts {
             contract,
-            server: ask(direct, async |operation| Ok(inspect::server(operation).await?)).await,
+            server,
             role,
             tables: ask(direct, async |operation| Ok(inspect::tables(operation).await?)).await,
             connections: ask(direct, async |operation| Ok(inspect::connections(operation, application_name).await?))
@@ -68,12 +71,7 @@ async fn ask<T>(
     question: impl AsyncFnOnce(&Operation<'_>) -> Result<T, CommandError>,
 ) -> Result<T, String> {
     let operation = Operation::begin(direct.client()).await.map_err(|error| in_words(error.into()))?;
-    let answer = question(&operation).await.map_err(in_words)?;
-    operation.commit().await.map_err(|error: OperationError| match error.meaning() {
-        Meaning::Uncertain => "the connection broke while it was asked".to_owned(),
-        _ => in_words(error.into()),
-    })?;
-    Ok(answer)
+    question(&operation).await.map_err(in_words)
 }
 
 /// The sentence and the way out.

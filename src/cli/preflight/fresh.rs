@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::judge::{Line, Times};
 use crate::config::Connection;
-use crate::config::connection::TlsMode;
+use crate::config::connection::{Place, TlsMode};
 use crate::policy::stage::Stage;
 use crate::store::StoreError;
-use crate::store::direct::{Direct, Opening, Way};
+use crate::store::direct::{Direct, Opening, Openings, Way};
 use crate::store::inspect::{self, Session};
 use crate::store::operation::{Operation, OperationError};
 
@@ -23,6 +23,9 @@ pub struct Fresh {
     stages: BTreeMap<Stage, Vec<Duration>>,
     /// From the beginning to the end of the login.
     pub totals: Vec<Duration>,
+    /// The same for the first of them, where others followed: it also reads the certificates to trust, as each process does
+    /// once.
+    pub first: Option<Duration>,
     /// For each session that was opened, the server's processes that it met. Through a transaction pooler one session
     /// meets several, or several sessions one.
     pub met: Vec<BTreeSet<i32>>,
@@ -30,6 +33,21 @@ pub struct Fresh {
     /// Version and cipher, as the server sees them.
     pub tls: Option<(String, String)>,
     failure: Option<StoreError>,
+}
+
+/// Where the settings lead, before anybody has answered there: a network, unless all hosts are of this machine.
+pub fn intended(connection: &Connection) -> Way {
+    let sockets = connection.hosts.iter().all(|host| matches!(host.place, Place::Socket(_)));
+    let local = connection.hosts.iter().all(|host| match &host.place {
+        Place::Socket(_) => true,
+        Place::Address(ip) => ip.is_loopback(),
+        Place::Name(name) => name.eq_ignore_ascii_case("localhost"),
+    });
+    match (sockets, local) {
+        (true, _) => Way::Socket,
+        (_, true) => Way::Loopback,
+        _ => Way::Network,
+    }
 }
 
 /// Whether the settings have this way encrypted, and if so, whether the server's certificate is checked.
@@ -43,8 +61,8 @@ pub fn wanted(connection: &Connection, way: Way) -> Option<bool> {
 
 impl Fresh {
     /// Opens the session that stays; none where the store cannot be reached.
-    pub async fn open_first(&mut self, connection: &Connection) -> Option<Direct> {
-        let mut direct = self.open(connection).await?;
+    pub async fn open_first(&mut self, openings: &Openings) -> Option<Direct> {
+        let mut direct = self.open(openings).await?;
         self.way = Some(direct.way());
         let met = self.who_answers(&mut direct).await;
         self.met.extend(met.map(|pid| [pid].into()));
@@ -52,15 +70,19 @@ impl Fresh {
     }
 
     /// Opens others beside it, one after the other, and asks all of them who answers.
-    pub async fn open_more(&mut self, connection: &Connection, standing: &mut Direct) {
+    pub async fn open_more(&mut self, openings: &Openings, standing: &mut Direct) {
         for _ in 0..MORE {
-            let Some(mut direct) = self.open(connection).await else { return };
+            let Some(mut direct) = self.open(openings).await else { return };
             let met = self.who_answers(&mut direct).await;
             self.met.extend(met.map(|pid| [pid].into()));
-            let again = self.who_answers(standing).await;
-            if let Some(first) = self.met.first_mut() {
-                first.extend(again);
-            }
+        }
+        for times in self.stages.values_mut() {
+            times.remove(0);
+        }
+        self.first = Some(self.totals.remove(0));
+        let again = self.who_answers(standing).await;
+        if let Some(first) = self.met.first_mut() {
+            first.extend(again);
         }
     }
 
@@ -68,7 +90,9 @@ impl Fresh {
     pub fn line(&self, name: &'static str, stage: Stage, judge: impl FnOnce(&Times) -> Line) -> Line {
         let times = Times::of(self.stages.get(&stage).cloned().unwrap_or_default());
         match &self.failure {
-            Some(error) if error.stage == stage => Line::new(name, "every connection gets past it").fail(error.to_string()),
+            Some(error) if error.stage == stage => {
+                Line::new(name, "every connection gets past it").fail(error.to_string())
+            }
             Some(error) if error.stage < stage && times.count() == 0 => {
                 Line::not_measured(name, format!("no connection came so far: see {}", line_of(error.stage)))
             }
@@ -76,8 +100,8 @@ impl Fresh {
         }
     }
 
-    async fn open(&mut self, connection: &Connection) -> Option<Direct> {
-        let Opening { stages, outcome } = Direct::open(connection.clone()).await;
+    async fn open(&mut self, openings: &Openings) -> Option<Direct> {
+        let Opening { stages, outcome } = openings.open().await;
         let finished = if outcome.is_ok() { stages.len() } else { stages.len().saturating_sub(1) };
         for (stage, took) in &stages[..finished] {
             self.stages.entry(*stage).or_default().push(*took);
@@ -111,12 +135,30 @@ impl Fresh {
 
 async fn look(direct: &mut Direct) -> Result<Session, OperationError> {
     let operation = Operation::begin(direct.client()).await?;
-    let session = inspect::session(&operation).await?;
-    operation.commit().await?;
-    Ok(session)
+    inspect::session(&operation).await
 }
 
 /// The line that is about this stage.
 fn line_of(stage: Stage) -> &'static str {
     if stage == Stage::Startup { "login" } else { stage.as_str() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    #[test]
+    fn the_way_and_its_protection_are_known_from_the_settings() {
+        let of = |text: &str| {
+            let settings = Settings { database_url: Some(text.into()), ..Settings::default() };
+            let connection = Connection::of(&settings).unwrap();
+            let way = intended(&connection);
+            (way, wanted(&connection, way))
+        };
+        assert_eq!(of("host=/run/postgresql user=u"), (Way::Socket, None));
+        assert_eq!(of("host=127.0.0.1 user=u sslmode=disable"), (Way::Loopback, None));
+        assert_eq!(of("host=localhost,::1 user=u"), (Way::Loopback, Some(true)));
+        assert_eq!(of("host=localhost,db.example user=u sslmode=require"), (Way::Network, Some(false)));
+    }
 }

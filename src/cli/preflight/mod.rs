@@ -23,7 +23,7 @@ use super::{Exit, output};
 use crate::clock::SystemClock;
 use crate::config::Connection;
 use crate::store::PostgresStore;
-use crate::store::direct::Direct;
+use crate::store::direct::{Direct, Openings};
 use crate::{Settings, SettingsError};
 use facts::Facts;
 use fresh::Fresh;
@@ -52,7 +52,7 @@ const PACE: Duration = Duration::from_secs(1);
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
-    after_help = "Example: call-budget preflight kis-real --processes 4 --url https://vendor.example/ping\n\n\
+    after_help = "Example: call-budget preflight kis-real --url https://vendor.example/ping\n\n\
                   Exit codes: 0 every line passes or warns, 1 a line fails or could not be measured,\n\
                   2 usage or settings, 3 the store cannot be reached"
 )]
@@ -87,14 +87,15 @@ impl Preflight {
 
         tell("opening connections");
         let mut fresh = Fresh::default();
-        let Some(mut standing) = fresh.open_first(&connection).await else {
+        let openings = Openings::new(connection.clone());
+        let Some(mut standing) = fresh.open_first(&openings).await else {
             let lines = fresh_lines(&fresh, &connection, &settings);
             let why = "the store cannot be reached: see the line that failed";
             let lines = unreached(lines, why);
             self.print(&lines);
             return Ok(Exit::Store);
         };
-        fresh.open_more(&connection, &mut standing).await;
+        fresh.open_more(&openings, &mut standing).await;
         let facts = Facts::read(&mut standing, &self.budget, NAME).await;
         let lines = self.measure(&settings, &connection, &store, &fresh, standing, facts).await;
         self.print(&lines);
@@ -157,25 +158,23 @@ fn tell(what: &str) {
 /// The lines about fresh connections, as far as they came.
 fn fresh_lines(fresh: &Fresh, connection: &Connection, settings: &Settings) -> Vec<Line> {
     let call = settings.store_call();
-    let pooled = role::is_pooled(&fresh.met);
-    let protection = fresh.way.map(|way| Protection {
+    let way = fresh.way.unwrap_or_else(|| fresh::intended(connection));
+    let protection = Protection {
         way,
         tls: fresh.tls.as_ref().map(|(version, cipher)| (version.as_str(), cipher.as_str())),
         wanted: fresh::wanted(connection, way),
-        pooled,
-    });
+        // Where nobody has logged in, nobody has said what the server sees.
+        pooled: fresh.met.is_empty() || role::is_pooled(&fresh.met),
+    };
     let mut lines: Vec<Line> = way::STAGES
         .into_iter()
         .map(|(name, stage)| fresh.line(name, stage, |times| way::stage(name, times, call)))
         .collect();
-    let tls = fresh.line("tls", fresh::TLS, |times| match protection {
-        Some(protection) => way::tls(times, protection, call),
-        None => Line::not_measured("tls", "no connection came so far"),
-    });
+    let tls = fresh.line("tls", fresh::TLS, |times| way::tls(times, protection, call));
     lines.insert(2, tls);
     lines.push(match fresh.totals.is_empty() {
         true => Line::not_measured("fresh_connection", "no connection could be opened: see the stage that failed"),
-        false => way::fresh_connection(&Times::of(fresh.totals.clone()), call),
+        false => way::fresh_connection(&Times::of(fresh.totals.clone()), fresh.first, call),
     });
     lines.push(match fresh.met.is_empty() {
         true => Line::not_measured("pooler", "no session could be opened"),
@@ -268,7 +267,8 @@ fn clock_lines(probed: &Probed) -> [Line; 2] {
             let (store, here) = probed.steps();
             [way::clock_offset(offset_us, uncertain), way::clock_steps(store, here, probed.looked)]
         }
-        None => ["clock_offset", "clock_steps"].map(|name| Line::not_measured(name, "the store answered no probe: see round_trip")),
+        None => ["clock_offset", "clock_steps"]
+            .map(|name| Line::not_measured(name, "the store answered no probe: see round_trip")),
     }
 }
 
@@ -278,7 +278,9 @@ fn jitter_line(facts: &Facts, calls: Option<&Calls>) -> Line {
             "arrival_jitter",
             "give --url with a URL of the vendor: whether calls arrive as evenly as the limit needs is not known yet",
         ),
-        (_, Err(_)) => Line::not_measured("arrival_jitter", "there is no budget whose arrival jitter it could be held against"),
+        (_, Err(_)) => {
+            Line::not_measured("arrival_jitter", "there is no budget whose arrival jitter it could be held against")
+        }
         (Some(calls), Ok(view)) => {
             let bar = Duration::from_micros(u64::try_from(view.budget.settings.arrival_jitter_us).unwrap_or_default());
             way::arrival_jitter(calls, bar)

@@ -74,7 +74,11 @@ pub fn text(lines: &[Line], coloured: bool) -> String {
         let word = in_words(line.verdict);
         let gap = " ".repeat("not measured".len() - word.len());
         let verdict = format!("{}{gap}", paint(line.verdict, word));
-        shown.push(format!("{:widest$}  {verdict}  {}", line.name, line.shown).trim_end().to_owned());
+        let before = widest + "  not measured  ".len();
+        let mut pieces = wrapped(&line.shown, COLUMNS - before).into_iter();
+        let first = pieces.next().unwrap_or_default();
+        shown.push(format!("{:widest$}  {verdict}  {first}", line.name).trim_end().to_owned());
+        shown.extend(pieces.map(|piece| format!("{}{piece}", " ".repeat(before))));
         // What goes for several lines in a row is said once.
         let said_next = lines.get(index + 1).is_some_and(|next| next.reason == line.reason);
         if line.verdict != Verdict::Pass && !said_next {
@@ -129,15 +133,19 @@ mod tests {
 
     #[test]
     fn what_does_not_pass_says_why_below_within_80_columns() {
-        let reason = "somebody has kept a lock on the schema's tables for 9 s or longer, and no call is granted meanwhile";
+        let reason =
+            "somebody has kept a lock on the schema's tables for 9 s or longer, and no call is granted meanwhile";
         let lines = [
             Line::new("lock_holders", "none").shown("1 in 9 looks").fail(reason),
+            Line::new("round_trip", "p99")
+                .shown("p50 11.1 ms, p99 12.2 ms, p99.9 13.3 ms; 100.0 % over the bar")
+                .pass("in time"),
             Line::new("role", "a client").shown("a client").pass("it can change no setting"),
         ];
         let plain = text(&lines, false);
         let expected = "lock_holders  fail          1 in 9 looks\n    somebody has kept";
         assert!(plain.starts_with(expected), "{plain}");
-        assert!(plain.contains("role          pass          a client\n\nverdict: fail (1 pass, 1 fail)"), "{plain}");
+        assert!(plain.contains("role          pass          a client\n\nverdict: fail (2 pass, 1 fail)"), "{plain}");
         assert!(plain.lines().all(|line| width(line) <= COLUMNS), "{plain}");
         assert!(!plain.contains('\x1b') && text(&lines, true).contains("\x1b[31mfail\x1b[0m"));
     }

@@ -85,10 +85,7 @@ pub async fn call(target: &Target, count: usize, pace: Duration) -> Calls {
 }
 
 /// One request on the connection that is there, or on a new one: when it was sent, what it took, and its status.
-async fn one(
-    target: &Target,
-    kept: &mut Option<Sender>,
-) -> Result<(crate::policy::Instant, Duration, u16), Failure> {
+async fn one(target: &Target, kept: &mut Option<Sender>) -> Result<(crate::policy::Instant, Duration, u16), Failure> {
     let mut sender = match kept.take() {
         Some(sender) if !sender.is_closed() => sender,
         _ => target.connect().await?,

@@ -97,9 +97,7 @@ impl Span {
 
 async fn running(direct: &mut Direct, application_name: &str) -> Result<Vec<Running>, OperationError> {
     let operation = Operation::begin(direct.client()).await?;
-    let running = inspect::running(&operation, application_name).await?;
-    operation.commit().await?;
-    Ok(running)
+    inspect::running(&operation, application_name).await
 }
 
 fn micros(us: i64) -> Duration {

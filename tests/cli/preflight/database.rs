@@ -35,7 +35,7 @@ async fn a_budget_that_is_paused_pushed_back_or_too_fast_is_told() {
     let interval = report.says("interval", "fail", "more than the limit");
     assert_eq!(interval["figures"]["worst_window"], 20);
     // The refused call of a paused budget takes the lock all the same.
-    assert!(report.says("lock_waits", "pass", "")["figures"]["calls"].as_u64().unwrap() > 0);
+    assert!(report.lines["lock_waits"]["figures"]["calls"].as_u64().unwrap() > 0);
 }
 
 #[tokio::test]

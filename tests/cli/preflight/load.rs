@@ -25,8 +25,10 @@ async fn waiting_of_others_for_the_lock_is_seen() {
     let ground = Ground::new().await;
     let (holder, waiter) = (support::connect(&ground.database.url).await, support::connect(&ground.database.url).await);
     holder.batch_execute("BEGIN; SELECT FROM call_budget.call_budget FOR UPDATE").await.unwrap();
-    let waits = tokio::spawn(async move { waiter.batch_execute("SELECT FROM call_budget.call_budget FOR UPDATE").await });
-    let waiting = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+    let waits =
+        tokio::spawn(async move { waiter.batch_execute("SELECT FROM call_budget.call_budget FOR UPDATE").await });
+    let waiting =
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
     support::eventually("somebody waits", async || {
         ground.database.client.query_one(waiting, &[]).await.unwrap().get(0)
     })

@@ -11,7 +11,10 @@ use crate::store::report::View;
 pub fn budget(name: &str, found: Result<&View, String>) -> Line {
     let line = Line::new("budget", "to be there").figure("name", name);
     match found {
-        Ok(view) => line.figure("version", view.budget.version).shown(format!("version {}", view.budget.version)).pass("it is there"),
+        Ok(view) => line
+            .figure("version", view.budget.version)
+            .shown(format!("version {}", view.budget.version))
+            .pass("it is there"),
         Err(why) => line.shown("not to be had").fail(why),
     }
 }

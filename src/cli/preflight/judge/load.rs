@@ -110,7 +110,7 @@ pub fn oldest_snapshot(watched: &Watched, kept: Kept, bar: Duration) -> Line {
     let with_snapshot = || watched.transactions.iter().filter(|seen| seen.snapshot.is_some());
     let oldest = with_snapshot().max_by_key(|seen| seen.snapshot);
     let others = [
-        (kept.prepared, "a prepared transaction", "COMMIT PREPARED or ROLLBACK PREPARED it"),
+        (kept.prepared, "a prepared transaction", "end it (COMMIT PREPARED, ROLLBACK PREPARED)"),
         (kept.slot, "a replication slot", "see whether its standby is still there, else drop it"),
         (kept.feedback, "a standby (hot_standby_feedback)", "end the long query there"),
     ];
@@ -118,7 +118,11 @@ pub fn oldest_snapshot(watched: &Watched, kept: Kept, bar: Duration) -> Line {
         .into_iter()
         .filter_map(|(age, who, way_out)| Some((age?, who.to_owned(), way_out)))
         .chain(oldest.map(|seen| {
-            (seen.snapshot.unwrap_or_default(), named(&seen.application_name), "end it, or give budgets an own database")
+            (
+                seen.snapshot.unwrap_or_default(),
+                named(&seen.application_name),
+                "end it, or give budgets an own database",
+            )
         }))
         .max_by_key(|(age, ..)| *age)
         .unwrap_or((0, "nobody".to_owned(), ""));
@@ -155,9 +159,10 @@ pub fn oldest_snapshot(watched: &Watched, kept: Kept, bar: Duration) -> Line {
 pub fn idle_in_transaction(watched: &Watched) -> Line {
     let staying: Vec<&Seen> =
         watched.transactions.iter().filter(|seen| seen.idle != Some(false) && watched.stays(seen)).collect();
-    let line = Line::new("idle_in_transaction", format!("none open for all the {} of looking", in_words(watched.looked)))
-        .figure("sessions", staying.len())
-        .shown(format!("{} in {} looks", staying.len(), watched.looks));
+    let line =
+        Line::new("idle_in_transaction", format!("none open for all the {} of looking", in_words(watched.looked)))
+            .figure("sessions", staying.len())
+            .shown(format!("{} in {} looks", staying.len(), watched.looks));
     match staying.first() {
         Some(seen) => line.warn(format!(
             "{} leaves a transaction open{}: a lock it takes would stop all calls; end it, and set \

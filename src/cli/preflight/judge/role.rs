@@ -110,7 +110,10 @@ pub fn pooler(sessions: &[BTreeSet<i32>]) -> Line {
         .figure("pooled", pooled)
         .shown(format!("{} sessions met {} server processes", sessions.len(), all.len()));
     if sessions.len() < 2 && met < 2 {
-        return Line::not_measured("pooler", "fewer than two sessions could be opened: see the lines about connections");
+        return Line::not_measured(
+            "pooler",
+            "fewer than two sessions could be opened: see the lines about connections",
+        );
     }
     if pooled {
         line.warn(

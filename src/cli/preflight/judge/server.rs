@@ -37,7 +37,8 @@ pub fn marker(tables: &[Table]) -> Line {
     }
     let marker = find(MARKER).is_some_and(|table| table.unlogged);
     let kept_empty = find(MARKER).is_some_and(|table| table.init_fork);
-    let unlogged: Vec<&str> = LOGGED.into_iter().filter(|name| find(name).is_some_and(|table| table.unlogged)).collect();
+    let unlogged: Vec<&str> =
+        LOGGED.into_iter().filter(|name| find(name).is_some_and(|table| table.unlogged)).collect();
     let line = line
         .figure("marker_unlogged", marker)
         .figure("marker_has_empty_copy", kept_empty)
@@ -141,13 +142,19 @@ pub fn connections(connections: &Connections, need: u64) -> [Line; 3] {
         room("connections", Some(max - reserved), used, need, "raise max_connections, or lower pool_size")
             .figure("max", max)
             .figure("reserved", reserved),
-        room("role_connections", role_limit, role_used, need, "ALTER ROLE ... CONNECTION LIMIT, or lower pool_size"),
+        room(
+            "role_connections",
+            role_limit,
+            role_used,
+            need,
+            "raise its CONNECTION LIMIT (ALTER ROLE), or lower pool_size",
+        ),
         room(
             "database_connections",
             database_limit,
             database_used,
             need,
-            "ALTER DATABASE ... CONNECTION LIMIT, or lower pool_size",
+            "raise its CONNECTION LIMIT (ALTER DATABASE), or lower pool_size",
         ),
     ]
 }
@@ -179,9 +186,8 @@ pub fn keepalives(server: &Server, connections: &Connections, need: u64) -> Line
     };
     let silence = Duration::from_secs(silence_s.max(0).unsigned_abs());
     let left = (connections.max - connections.reserved - connections.used).max(0).unsigned_abs();
-    let line = line
-        .figure("silence_s", silence_s)
-        .shown(format!("a dead machine is noticed after {}", in_words(silence)));
+    let line =
+        line.figure("silence_s", silence_s).shown(format!("a dead machine is noticed after {}", in_words(silence)));
     if silence > SILENCE && left < need.saturating_mul(2) {
         line.warn(
             "connections of a machine that died are kept so long that a new one may find no room: set \
