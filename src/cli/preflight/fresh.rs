@@ -20,6 +20,9 @@ const MORE: usize = 5;
 /// What opening them brought.
 #[derive(Default)]
 pub struct Fresh {
+    /// Stages that each connection goes through, also where one is over before it can be seen: an address from the hosts
+    /// file, a Unix socket.
+    needed: Vec<Stage>,
     stages: BTreeMap<Stage, Vec<Duration>>,
     /// From the beginning to the end of the login.
     pub totals: Vec<Duration>,
@@ -60,6 +63,13 @@ pub fn wanted(connection: &Connection, way: Way) -> Option<bool> {
 }
 
 impl Fresh {
+    /// None is open yet.
+    pub fn to(connection: &Connection) -> Fresh {
+        let names = connection.hosts.iter().any(|host| matches!(host.place, Place::Name(_)));
+        let needed = names.then_some(Stage::Dns).into_iter().chain([Stage::Connect]).collect();
+        Fresh { needed, ..Fresh::default() }
+    }
+
     /// Opens the session that stays; none where the store cannot be reached.
     pub async fn open_first(&mut self, openings: &Openings) -> Option<Direct> {
         let mut direct = self.open(openings).await?;
@@ -105,6 +115,12 @@ impl Fresh {
         let finished = if outcome.is_ok() { stages.len() } else { stages.len().saturating_sub(1) };
         for (stage, took) in &stages[..finished] {
             self.stages.entry(*stage).or_default().push(*took);
+        }
+        for stage in &self.needed {
+            let passed = outcome.as_ref().err().is_none_or(|error| error.stage > *stage);
+            if passed && !stages.iter().any(|(seen, _)| seen == stage) {
+                self.stages.entry(*stage).or_default().push(Duration::ZERO);
+            }
         }
         match outcome {
             Ok(direct) => {

@@ -53,7 +53,7 @@ const PACE: Duration = Duration::from_secs(1);
 #[command(
     verbatim_doc_comment,
     after_help = "Example: call-budget preflight kis-real --url https://vendor.example/ping\n\n\
-                  Exit codes: 0 every line passes or warns, 1 a line fails or could not be measured,\n\
+                  Exit codes: 0 every line passes or warns, 1 a line fails or was not measured,\n\
                   2 usage or settings, 3 the store cannot be reached"
 )]
 pub struct Preflight {
@@ -86,7 +86,7 @@ impl Preflight {
         let store = PostgresStore::new(&settings, SystemClock).map_err(usage)?;
 
         tell("opening connections");
-        let mut fresh = Fresh::default();
+        let mut fresh = Fresh::to(&connection);
         let openings = Openings::new(connection.clone());
         let Some(mut standing) = fresh.open_first(&openings).await else {
             let lines = fresh_lines(&fresh, &connection, &settings);
