@@ -52,10 +52,10 @@ pub fn marker(tables: &[Table]) -> Line {
              ALTER TABLE call_budget.{MARKER} SET UNLOGGED"
         ))
     } else if !kept_empty {
-        line.fail(format!(
+        line.fail(
             "the catalog calls it unlogged, but this server keeps no empty copy to go back to: use a PostgreSQL that \
-             empties unlogged tables, or run \"call-budget fence BUDGET\" after every crash and failover"
-        ))
+             empties unlogged tables, or run \"call-budget fence BUDGET\" after every crash and failover",
+        )
     } else {
         line.pass("what forgets commits empties the marker, and is fenced")
     }
