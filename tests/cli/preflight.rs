@@ -169,9 +169,10 @@ pub async fn preflight(url: &str, options: &str) -> Report {
 }
 
 /// The same with variables of the environment.
-pub async fn preflight_with(url: &str, variables: &[(&str, &str)]) -> Report {
+pub async fn preflight_with(url: &str, options: &str, variables: &[(&str, &str)]) -> Report {
     let run = tokio::process::Command::new(env!("CARGO_BIN_EXE_call-budget"))
         .args(["preflight", "kis-real", "--seconds", "1", "--json"])
+        .args(words(options))
         .env("DATABASE_URL", url)
         .envs(variables.iter().copied())
         .stdin(Stdio::null())

@@ -52,7 +52,7 @@ async fn classes_that_are_missing_or_can_starve_are_told() {
 #[tokio::test]
 async fn windows_that_leave_no_room_for_the_round_trip_are_told() {
     let ground = Ground::new().await;
-    let report = preflight_with(&ground.role.url, &[("CALL_BUDGET_RTT_MAX", "50ms")]).await;
+    let report = preflight_with(&ground.role.url, "", &[("CALL_BUDGET_RTT_MAX", "50ms")]).await;
     report.says("send_window", "fail", "no time left to be used");
     call_budget(&ground.database.url, &words("budget set kis-real --lookahead 1ms")).await.done();
     ground.preflight("").await.says("lookahead", "warn", "slots go idle");

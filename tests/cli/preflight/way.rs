@@ -1,14 +1,16 @@
 //! The ways there: cut, slow, encrypted; and the vendor's.
 
+use std::io::{Read, Write};
 use std::net::TcpListener as Listener;
 use std::time::Duration;
 
+use openssl::ssl::{SslAcceptor, SslFiletype, SslMethod};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::{Ground, preflight, preflight_with, set_up};
 use crate::support;
-use crate::tools::certificates::Shown;
+use crate::tools::certificates::{Certificates, Identity, Shown};
 use crate::tools::proxy::{FaultProxy, Stream, Toxic, Toxiproxy};
 use crate::tools::tls_server::{Clients, TlsServer};
 
@@ -55,7 +57,7 @@ async fn a_slow_way_is_told_with_the_share_of_grants_that_it_costs() {
     // Several answers have to come before a session is ready, and a call has 510 ms.
     slow.update("latency_downstream", Toxic::Latency { latency: 200, jitter: 0 }).await.unwrap();
     let variables = [("CALL_BUDGET_STATEMENT_TIMEOUT", "10ms")];
-    let report = preflight_with(&ground.role.url.replace(server, &slow.address()), &variables).await;
+    let report = preflight_with(&ground.role.url.replace(server, &slow.address()), "", &variables).await;
     report.says("login", "fail", "cannot end in time");
     report.says("fresh_connection", "fail", "no call could reconnect");
 }
@@ -113,6 +115,45 @@ async fn a_vendor_that_answers_unevenly_or_not_at_all_is_told() {
     let report = ground.preflight(&format!("--url http://127.0.0.1:{port}/")).await;
     report.says("arrival_jitter", "fail", "refused");
     ground.preflight("").await.says("arrival_jitter", "not_measured", "give --url");
+}
+
+#[tokio::test]
+async fn a_vendor_behind_tls_is_asked_only_if_its_certificate_is_trusted() {
+    let ground = Ground::new().await;
+    let certificates = Certificates::make(&[]);
+    let port = vendor_behind_tls(&certificates.server(Shown::Good));
+    let options = format!("--url https://localhost:{port}/ping --url-calls 3");
+    let report = ground.preflight(&options).await;
+    report.says("arrival_jitter", "fail", "certificate verify failed");
+    let authority = certificates.authority().display().to_string();
+    let trusting = preflight_with(&ground.role.url, &options, &[("SSL_CERT_FILE", &authority)]).await;
+    // How even it is, a busy machine decides.
+    let figures = &trusting.lines["arrival_jitter"]["figures"];
+    assert_eq!((&figures["answers"], &figures["status_204"]), (&3.into(), &3.into()), "{figures}");
+    assert!(trusting.stderr.contains("3 GET requests to https://localhost:"), "{}", trusting.stderr);
+}
+
+/// An HTTPS server that answers 204 to whatever comes. It ends with the test's process.
+fn vendor_behind_tls(identity: &Identity) -> u16 {
+    let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls_server()).unwrap();
+    acceptor.set_certificate_chain_file(&identity.certificate).unwrap();
+    acceptor.set_private_key_file(&identity.key, SslFiletype::PEM).unwrap();
+    let (acceptor, listener) = (acceptor.build(), Listener::bind("127.0.0.1:0").unwrap());
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = acceptor.accept(stream.unwrap()) else { continue };
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while stream.read_exact(&mut byte).is_ok() {
+                head.push(byte[0]);
+                if head.ends_with(b"\r\n\r\n") {
+                    head.clear();
+                    let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
+                }
+            }
+        }
+    });
+    port
 }
 
 type Moments = std::sync::Arc<std::sync::Mutex<Vec<std::time::Instant>>>;

@@ -126,10 +126,10 @@ pub fn round_trip(times: &Times, bar: Duration) -> Line {
         .figure("p99_9_ms", in_ms(rare))
         .figure("dropped_share", dropped)
         .shown(format!(
-            "p50 {}, p99 {}, p99.9 {}; {} over",
-            in_words(middle),
-            in_words(most),
-            in_words(rare),
+            "p50 {:.1}, p99 {:.1}, p99.9 {:.1} ms; {} over",
+            in_ms(middle),
+            in_ms(most),
+            in_ms(rare),
             percent(dropped)
         ));
     let drops = format!("{} of the grants would be dropped as too late", percent(dropped));
