@@ -25,6 +25,9 @@ pub use connection::Connection;
 pub use duration::parse_duration;
 pub use secret::Secret;
 
+/// What the client adds to the server's own `statement_timeout`: the way there and back, and connecting first.
+const STORE_CALL_MARGIN: Duration = Duration::from_millis(500);
+
 /// What a process is told about the store and about its own patience.
 ///
 /// Serialized, everything is written but `password` and `database_url`, which may hold a password: they are left empty.
@@ -176,6 +179,11 @@ impl Settings {
     /// As [`Settings::load`].
     pub fn of_toml(text: &str, directory: &Path) -> Result<Self, SettingsError> {
         layers::of_toml(text, directory)
+    }
+
+    /// The longest that one store call lasts, whatever it has to do first: `statement_timeout` and 0.5 s more.
+    pub fn store_call(&self) -> Duration {
+        self.statement_timeout + STORE_CALL_MARGIN
     }
 
     /// The same settings for the database that this URL (or `key=value` text) names. All that other settings say of the

@@ -20,8 +20,6 @@ use crate::policy::Instant;
 use crate::policy::send_window::Position;
 use crate::store::{PostgresStore, Store};
 
-/// What the client adds to the server's own `statement_timeout`: the way there and back, and connecting first.
-const STORE_CALL_MARGIN: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
 /// The budgets that this process shares with others. Cheap to clone; clones share everything.
@@ -99,7 +97,7 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
 
     fn build(settings: &Settings, clock: C, store: Option<S>) -> Result<Self, SettingsError> {
         let (tally, store) = (Arc::<Tally>::default(), store.map(Arc::new));
-        let store_call = settings.statement_timeout + STORE_CALL_MARGIN;
+        let store_call = settings.store_call();
         let front = Front::new(settings, &clock, store.as_ref().map(|store| (store, store_call)), &tally)?;
         let ledger = Ledger::new(Arc::clone(&tally), front.surfaces());
         let mode = match store {

@@ -19,6 +19,7 @@ mod migrate;
 mod mock_vendor;
 mod nearest;
 mod output;
+mod preflight;
 mod run;
 mod serve;
 mod status;
@@ -98,6 +99,7 @@ enum Command {
     Run(run::Run),
     Status(status::Status),
     Serve(serve::Serve),
+    Preflight(preflight::Preflight),
     MockVendor(mock_vendor::Args),
     Bench(bench::Bench),
     /// One process of the demo's fleet
@@ -121,6 +123,7 @@ pub fn main() -> ExitCode {
         Command::Run(command) => complete(command.run()),
         Command::Status(command) => complete(command.run()),
         Command::Serve(command) => complete(command.run()),
+        Command::Preflight(command) => complete(command.run()),
         Command::MockVendor(args) => mock_vendor::run(args).into(),
         Command::Bench(command) => complete(command.run()),
         Command::DemoWorker => complete(demo::worker::run()),

@@ -51,7 +51,7 @@ pub fn percent(ppm: f64) -> String {
 }
 
 /// Columns on a terminal: Hangul, Han and emoji take two.
-fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     let wide = |c: char| {
         matches!(c, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}'
             | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' | '\u{1f300}'..='\u{1faff}')

@@ -124,16 +124,16 @@ fn quoted(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 
-const CLIENT_FUNCTIONS: &[&str] = &[
+pub(super) const CLIENT_FUNCTIONS: &[&str] = &[
     "call_budget_acquire",
     "call_budget_report_pushback",
     "call_budget_request_fence",
     "call_budget_publish_breakers",
 ];
 
-const VIEWS: &[&str] = &["call_budget_status", "call_budget_class_status", "call_budget_breaker_status"];
+pub(super) const VIEWS: &[&str] = &["call_budget_status", "call_budget_class_status", "call_budget_breaker_status"];
 
-const ADMIN_FUNCTIONS: &[&str] = &[
+pub(super) const ADMIN_FUNCTIONS: &[&str] = &[
     "call_budget_set",
     "call_budget_delete",
     "call_budget_class_set",
@@ -149,7 +149,7 @@ const ADMIN_FUNCTIONS: &[&str] = &[
 const SETTINGS: &[(&str, &str)] = &[("default_transaction_isolation", "read committed")];
 
 /// The client's own deadlines hold without these; they spare the server work for callers who have gone.
-const TIMEOUTS: &[(&str, &str)] = &[
+pub const TIMEOUTS: &[(&str, &str)] = &[
     ("statement_timeout", "500ms"),
     ("lock_timeout", "500ms"),
     ("idle_in_transaction_session_timeout", "5s"),

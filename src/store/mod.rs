@@ -16,6 +16,7 @@ mod dns;
 mod ending;
 pub mod floor;
 mod frames;
+pub mod inspect;
 #[cfg(feature = "test-util")]
 pub mod memory;
 pub mod migrate;

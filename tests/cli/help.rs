@@ -21,6 +21,7 @@ const COMMANDS: &[&str] = &[
     "explain",
     "run",
     "status",
+    "preflight",
 ];
 
 #[tokio::test]

@@ -4,6 +4,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../fault/tools/mod.rs"]
+mod tools;
+
 mod access;
 mod bad_input;
 mod breakers;
@@ -11,10 +14,12 @@ mod explaining;
 mod help;
 mod holds;
 mod logs;
+mod preflight;
 mod reaching;
 mod running;
 mod settings;
 
+use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -87,6 +92,11 @@ pub async fn database_with_budget() -> TestDatabase {
 
 pub fn words(command: &str) -> Vec<&str> {
     command.split_whitespace().collect()
+}
+
+/// Says, past the capture of passing tests, what this machine does not let us try: `scripts/test` shows it.
+pub fn not_tried(what: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT TRIED: {what}: {why}");
 }
 
 /// Every budget and class, whole.
