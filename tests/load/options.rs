@@ -23,13 +23,14 @@ use clap::Parser;
 ///   timer_late: how late a plain timer wakes in the process of the callers: the machine's own noise, in both figures.
 ///   late: the window had closed when the answer was read: the caller does not send, the slot is wasted.
 ///   use: sends / slots offered, from the end of the ramp-up to the end.
-///   refusals: by code. Due is a WAIT_EXCEEDED whose slot would have come only after max_wait; 20 callers a side have little
-///     patience and get it. Everything else is not due.
+///   refusals: by code. Due is a WAIT_EXCEEDED whose slot would have come only after max_wait, and an UNCERTAIN when
+///     max_wait was over while the store was asked; 20 callers a side have little patience. Everything else is not due.
 ///   memory: resident memory, descriptors and threads of the service, each second. Growth is judged from 5 minutes on: the
 ///     slope of a line through all samples after the warm-up, and the last minute over the first one after the warm-up.
 ///   killed: callers spread over two services, each with the other to turn to. The survivor's own callers: refusals, broken
 ///     connections, longest pause between two sends of them all. The dead one's: until the last of them has a slot again.
-///     slots_lost: offered and not used in the 3 s after the kill.
+///     slots_lost: unused in the 3 s after the kill, less what was unused in the 3 s before it, which is the machine's doing.
+///     At most what can be in flight: slots of one lookahead and one send window.
 ///
 /// Exit codes: 0 pass, 1 fail, 2 usage, 130 interrupted.
 #[derive(Clone, Debug, Parser)]

@@ -127,15 +127,18 @@ impl Report {
             )
         }));
         lines.extend(self.memory.iter().map(|memory| {
+            let slope = match bounds.most_growth_mib {
+                Some(_) => format!("{:+.2} in 10 minutes by the slope", memory.slope_mib_per_10_min),
+                None => "too short for a slope".to_owned(),
+            };
             format!(
-                "the service: {:.1} % of a core; {:.1} MiB after {:.0} s, {:.1} in the end, {:.1} at most, {:+.2} in 10 minutes by \
-                 the slope; {} to {} descriptors ({} at most), {} to {} threads",
+                "the service: {:.1} % of a core; {:.1} MiB after {:.0} s, {:.1} in the end, {:.1} at most, {slope}; {} to {} \
+                 descriptors ({} at most), {} to {} threads",
                 memory.cpu_percent,
                 memory.first_mib,
                 memory.warm_up_s,
                 memory.last_mib,
                 memory.most_mib,
-                memory.slope_mib_per_10_min,
                 memory.first_descriptors,
                 memory.last_descriptors,
                 memory.most_descriptors,
@@ -158,15 +161,17 @@ impl Report {
                 killed.survivors_waited_most_before_ms
             ),
             format!(
-                "of the other's callers {} broken, the last had a slot again after {}; {} slots not used in the 3 s after, {} in \
-                 the 3 s before",
+                "of the other's callers {} broken, the last had a slot again after {}; {} slots lost ({} unused in the 3 s after, {} \
+                 in the 3 s before), {} can be in flight",
                 killed.others_broken,
                 killed.others_carry_on_ms.map_or("never".to_owned(), |ms| format!("{ms:.0} ms")),
                 killed.slots_lost,
-                killed.slots_unused_before
+                killed.slots_unused_after,
+                killed.slots_unused_before,
+                killed.slots_in_flight_at_most
             ),
             format!(
-                "asked for: added p99 <= {} ms, use >= {} %, late <= {} %, pause <= {} ms, carry on within {} ms, {} slots lost",
+                "asked for: added p99 <= {} ms, use >= {} %, late <= {} %, pause <= {} ms, carry on within {} ms, {} slots lost besides",
                 bounds.most_added_p99_ms,
                 100.0 * bounds.least_use,
                 100.0 * bounds.most_late_share,

@@ -57,6 +57,22 @@ const CASES: &[Case] = &[
         |it| says(it, "1 refusals were not due"),
     ),
     (
+        "patience that ends while the store is asked",
+        |evidence| {
+            let code = "CALL_BUDGET_UNCERTAIN".to_owned();
+            evidence.load.http.refusals.push(Refusal { code, ..refusal(S / 10, S / 10, None) });
+        },
+        |it| it.because.is_empty(),
+    ),
+    (
+        "an answer of the store that is lost",
+        |evidence| {
+            let code = "CALL_BUDGET_UNCERTAIN".to_owned();
+            evidence.load.http.refusals.push(Refusal { code, ..refusal(30 * S, S, Some(30 * S)) });
+        },
+        |it| says(it, "1 refusals were not due"),
+    ),
+    (
         "a refusal with another code",
         |evidence| {
             let code = "CALL_BUDGET_STORE_UNAVAILABLE".to_owned();
@@ -199,7 +215,7 @@ const CASES: &[Case] = &[
                 send.at_us <= KILLED || number > 30 || number % 2 == 0
             });
         },
-        |it| says(it, "slots were not used in the 3 s after the kill"),
+        |it| says(it, "slots were lost in the 3 s after the kill"),
     ),
 ];
 
@@ -213,7 +229,7 @@ pub fn run() -> Result<(), String> {
         most_resident_mib: 128.0,
         most_pause_ms: 1000.0,
         most_carry_on_ms: 3000.0,
-        most_slots_lost: 10,
+        most_slots_lost: 8,
     };
     let sound = sound();
     for (name, spoil, is_judged) in CASES {
