@@ -109,6 +109,7 @@ pub struct Side {
     pub free_p50_ms: f64,
     pub free_p99_ms: f64,
     pub timer_late_p99_ms: f64,
+    pub timer_late_max_ms: f64,
 }
 
 /// HTTP over the library, in ms.
@@ -257,6 +258,7 @@ fn side(rule: &Rule, span: Span, notes: &Notes) -> Side {
         free_p50_ms: free.ms(0.5),
         free_p99_ms: free.ms(0.99),
         timer_late_p99_ms: timer.ms(0.99),
+        timer_late_max_ms: timer.ms(1.0),
     }
 }
 

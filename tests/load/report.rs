@@ -104,6 +104,7 @@ impl Report {
             row("waited p50, ms", |side| side.waited_p50_ms, None),
             row("waited p99, ms", |side| side.waited_p99_ms, None),
             row("a plain timer late p99, ms", |side| side.timer_late_p99_ms, None),
+            row("... most, ms", |side| side.timer_late_max_ms, None),
             row("late, % of answers", |side| 100.0 * side.late_share, None),
         ]);
         let counted = |name: &str, of: fn(&Side) -> u64| format!("{name:<26}{:>12}{:>12}", of(http), of(library));
