@@ -93,7 +93,8 @@ impl Ground {
     pub fn serve(&self, name: &str) -> Result<Service, String> {
         let log = self.folder.path().join(format!("{name}.log"));
         let settings = format!("CALL_BUDGET_CONFIG={}", self.settings().display());
-        let arguments = ["-u", "DATABASE_URL", "-u", "RUST_LOG", &settings, PROGRAM, "serve", "--listen", "127.0.0.1:0"];
+        let arguments =
+            ["-u", "DATABASE_URL", "-u", "RUST_LOG", &settings, PROGRAM, "serve", "--listen", "127.0.0.1:0"];
         let ourselves = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let kept = Kept::start(Path::new("env"), &arguments, ourselves, &log);
         let mut address = None;

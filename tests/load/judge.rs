@@ -2,11 +2,13 @@
 //!
 //! A zero counts only if the judge can say something else: `self_test` shows each of its rules to be broken.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
+use crate::killed::Killed;
 use crate::looks::Look;
+use crate::memory::Memory;
 use crate::notes::{Notes, Refusal, Send};
 use crate::windows::Times;
 
@@ -18,7 +20,7 @@ pub struct Span {
 }
 
 impl Span {
-    fn holds(self, at_us: u64) -> bool {
+    pub fn holds(self, at_us: u64) -> bool {
         (self.from_us..=self.to_us).contains(&at_us)
     }
 
@@ -73,6 +75,7 @@ pub struct Kill {
 #[derive(Clone, Debug, Serialize)]
 pub struct Bounds {
     pub most_added_p99_ms: f64,
+    pub most_added_free_p99_ms: f64,
     pub least_use: f64,
     pub most_late_share: f64,
     /// The slope and the last minute over the first, in MiB; `None`: the run is too short to tell growth from warming up.
@@ -81,7 +84,7 @@ pub struct Bounds {
     pub most_resident_mib: f64,
     pub most_pause_ms: f64,
     pub most_carry_on_ms: f64,
-    /// Besides what can be in flight.
+    /// Besides what is at stake.
     pub most_slots_lost: u64,
 }
 
@@ -124,51 +127,6 @@ pub struct Added {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Memory {
-    pub looks: usize,
-    pub warm_up_s: f64,
-    /// Means over a minute, or a quarter of a shorter run: after the warm-up, and the last.
-    pub first_mib: f64,
-    pub last_mib: f64,
-    pub most_mib: f64,
-    pub slope_mib_per_10_min: f64,
-    pub first_descriptors: u64,
-    pub last_descriptors: u64,
-    pub most_descriptors: u64,
-    pub first_threads: u64,
-    pub last_threads: u64,
-    pub most_threads: u64,
-    /// Of one core.
-    pub cpu_percent: f64,
-}
-
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Killed {
-    pub sends: usize,
-    pub worst_window: u64,
-    pub over_limit_windows: u64,
-    pub late: usize,
-    pub refusals: BTreeMap<String, u64>,
-    /// Of the service that stayed, before they were joined by the others and after.
-    pub survivors_refusals: u64,
-    pub survivors_broken: u64,
-    pub survivors_longest_pause_before_ms: f64,
-    pub survivors_longest_pause_ms: f64,
-    pub survivors_waited_most_before_ms: f64,
-    pub survivors_waited_most_ms: f64,
-    pub others_broken: u64,
-    /// Until the last of them had a slot again; null: one never had.
-    pub others_carry_on_ms: Option<f64>,
-    /// Offered and not used in the 3 s before the kill, which is the machine's doing, and in the 3 s after it.
-    pub slots_unused_before: u64,
-    pub slots_unused_after: u64,
-    /// What there is more of after it.
-    pub slots_lost: u64,
-    /// What a service can hold at once: promised, or handed out and not read.
-    pub slots_in_flight_at_most: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
 pub struct Judgement {
     pub http: Side,
     pub library: Side,
@@ -179,14 +137,10 @@ pub struct Judgement {
     pub because: Vec<String>,
 }
 
-const S: u64 = 1_000_000;
+pub const S: u64 = 1_000_000;
 const SHOWN: usize = 5;
 /// A caller is told no later than this after its patience is over.
 const TELLING_US: u64 = S;
-/// Before and after the kill.
-const AROUND_US: u64 = 3 * S;
-/// A service has its listener, the store's connections, and what its runtime needs.
-const OTHER_DESCRIPTORS: u64 = 64;
 
 /// The verdict over a run.
 pub fn judge(evidence: &Evidence, bounds: &Bounds) -> Judgement {
@@ -210,19 +164,21 @@ pub fn judge(evidence: &Evidence, bounds: &Bounds) -> Judgement {
         free_p50_ms: http.free_p50_ms - library.free_p50_ms,
         free_p99_ms: http.free_p99_ms - library.free_p99_ms,
     };
-    for (what, p99_ms) in [("what HTTP adds", added.p99_ms), ("what HTTP adds to a free slot", added.free_p99_ms)] {
-        let most = bounds.most_added_p99_ms;
+    for (what, p99_ms, most) in [
+        ("what HTTP adds", added.p99_ms, bounds.most_added_p99_ms),
+        ("what HTTP adds to a free slot", added.free_p99_ms, bounds.most_added_free_p99_ms),
+    ] {
         // Not a number: nothing was measured.
         if p99_ms.is_nan() || p99_ms > most {
             because.push(format!("{what} has a p99 of {p99_ms:.2} ms, {most} ms is its bound"));
         }
     }
-    let memory = memory(load);
+    let memory = Memory::of(load);
     if let Some(memory) = &memory {
-        against_memory(memory, bounds, load, &mut because);
+        memory.against(bounds, load.connections, &mut because);
     }
-    let killed = killed(rule, kill);
-    against_the_kill(&killed, rule, bounds, &mut because);
+    let killed = Killed::of(rule, kill);
+    killed.against(rule, bounds, &mut because);
     Judgement { http, library, added, memory, killed, because }
 }
 
@@ -230,13 +186,14 @@ fn side(rule: &Rule, span: Span, notes: &Notes) -> Side {
     let within: Vec<&Send> = notes.sends.iter().filter(|send| span.holds(send.at_us)).collect();
     // Of those who take what comes: who is refused when it takes long has only the short waits.
     let impatient: HashSet<u32> = notes.refusals.iter().map(|refusal| refusal.caller).collect();
-    let gone = Sorted::of(within.iter().map(|send| send.gone_us));
+    let late: Vec<&Send> = notes.late.iter().filter(|late| span.holds(late.at_us)).collect();
+    // The late ones among them: whatever keeps an answer back has to be seen here.
+    let gone = Sorted::of(within.iter().chain(&late).map(|send| send.gone_us));
     let waited = within.iter().filter(|send| !impatient.contains(&send.caller)).map(|send| send.waited_us as i64);
     let waited = Sorted::of(waited);
     let free = Sorted::of(notes.free_us.iter().map(|us| *us as i64));
     let timer = Sorted::of(notes.timer_late_us.iter().map(|us| *us as i64));
     let all = Times::of(notes.sends.iter().map(|send| send.at_us));
-    let late = notes.late.iter().filter(|late| span.holds(late.at_us)).count();
     let seconds = span.length_us() as f64 / S as f64;
     Side {
         sends: within.len(),
@@ -244,8 +201,8 @@ fn side(rule: &Rule, span: Span, notes: &Notes) -> Side {
         used: within.len() as f64 * rule.interval_us as f64 / span.length_us() as f64,
         worst_window: all.worst(rule.window_us),
         over_limit_windows: all.over_limit(rule.window_us, rule.limit).count() as u64,
-        late,
-        late_share: late as f64 / (within.len() + late).max(1) as f64,
+        late: late.len(),
+        late_share: late.len() as f64 / (within.len() + late.len()).max(1) as f64,
         refusals: by_code(&notes.refusals),
         refusals_not_due: notes.refusals.iter().filter(|refusal| !is_due(refusal)).count() as u64,
         not_due: notes.refusals.iter().filter(|refusal| !is_due(refusal)).take(SHOWN).cloned().collect(),
@@ -298,7 +255,7 @@ fn is_due(refusal: &Refusal) -> bool {
     too_far && waited_us <= max_wait_us + TELLING_US
 }
 
-fn by_code(refusals: &[Refusal]) -> BTreeMap<String, u64> {
+pub fn by_code(refusals: &[Refusal]) -> BTreeMap<String, u64> {
     let mut codes = BTreeMap::new();
     for refusal in refusals {
         *codes.entry(refusal.code.clone()).or_default() += 1;
@@ -320,169 +277,5 @@ impl Sorted {
         let last = self.0.len().saturating_sub(1);
         let at = (last as f64 * part).round() as usize;
         self.0.get(at).map_or(f64::NAN, |us| *us as f64 / 1000.0)
-    }
-}
-
-/// How long the service may take to warm up: its page shows two minutes, which it has to collect first.
-fn warm_up_us(length_us: u64) -> u64 {
-    (length_us / 4).min(150 * S)
-}
-
-fn memory(load: &Load) -> Option<Memory> {
-    let looks: Vec<&Look> = load.looks.iter().filter(|look| load.span.holds(look.at_us)).collect();
-    let (first, last) = (*looks.first()?, *looks.last()?);
-    let warm_us = warm_up_us(last.at_us - first.at_us);
-    let settled: Vec<&Look> = looks.iter().copied().filter(|look| look.at_us >= first.at_us + warm_us).collect();
-    let minute_us = (60 * S).min((last.at_us - first.at_us) / 4);
-    let mib = |kib: u64| kib as f64 / 1024.0;
-    let mean = |inside: &dyn Fn(&Look) -> bool| {
-        let within: Vec<f64> =
-            settled.iter().filter(|look| inside(look)).map(|look| mib(look.resident_kib)).collect();
-        within.iter().sum::<f64>() / within.len() as f64
-    };
-    let most = |part: fn(&Look) -> u64| looks.iter().map(|look| part(look)).max().unwrap_or(0);
-    let settled_first = settled.first()?;
-    Some(Memory {
-        looks: looks.len(),
-        warm_up_s: warm_us as f64 / S as f64,
-        first_mib: mean(&|look| look.at_us <= first.at_us + warm_us + minute_us),
-        last_mib: mean(&|look| look.at_us + minute_us >= last.at_us),
-        most_mib: mib(most(|look| look.resident_kib)),
-        slope_mib_per_10_min: slope(&settled) * 600.0,
-        first_descriptors: settled_first.descriptors,
-        last_descriptors: last.descriptors,
-        most_descriptors: most(|look| look.descriptors),
-        first_threads: settled_first.threads,
-        last_threads: last.threads,
-        most_threads: most(|look| look.threads),
-        cpu_percent: 100.0 * (last.cpu_us - first.cpu_us) as f64 / (last.at_us - first.at_us).max(1) as f64,
-    })
-}
-
-/// Of the line that lies closest to all of them, in MiB a second.
-fn slope(looks: &[&Look]) -> f64 {
-    let Some(first) = looks.first() else { return 0.0 };
-    let points = || {
-        looks.iter().map(|look| ((look.at_us - first.at_us) as f64 / S as f64, look.resident_kib as f64 / 1024.0))
-    };
-    let count = looks.len() as f64;
-    let (sum_x, sum_y) = points().fold((0.0, 0.0), |(sum_x, sum_y), (x, y)| (sum_x + x, sum_y + y));
-    let (mean_x, mean_y) = (sum_x / count, sum_y / count);
-    let (up, across) = points().fold((0.0, 0.0), |(up, across), (x, y)| {
-        (up + (x - mean_x) * (y - mean_y), across + (x - mean_x) * (x - mean_x))
-    });
-    if across > 0.0 { up / across } else { 0.0 }
-}
-
-fn against_memory(memory: &Memory, bounds: &Bounds, load: &Load, because: &mut Vec<String>) {
-    if let Some(most) = bounds.most_growth_mib {
-        let grown = memory.last_mib - memory.first_mib;
-        if memory.slope_mib_per_10_min > most || grown > most {
-            because.push(format!(
-                "memory grew: {grown:.2} MiB from minute to minute, {:.2} MiB in 10 minutes by its slope, {most} MiB may be",
-                memory.slope_mib_per_10_min
-            ));
-        }
-    }
-    if memory.most_mib > bounds.most_resident_mib {
-        because.push(format!("{:.0} MiB were resident, {:.0} may be", memory.most_mib, bounds.most_resident_mib));
-    }
-    let callers = load.connections;
-    if memory.most_descriptors > callers + OTHER_DESCRIPTORS || memory.last_descriptors > memory.first_descriptors + 8 {
-        because.push(format!(
-            "the service had {} descriptors at most and {} in the end, for {callers} callers",
-            memory.most_descriptors, memory.last_descriptors
-        ));
-    }
-    if memory.last_threads > memory.first_threads + 4 {
-        because.push(format!("from {} threads to {}", memory.first_threads, memory.last_threads));
-    }
-}
-
-fn killed(rule: &Rule, kill: &Kill) -> Killed {
-    let Kill { span, killed_us, callers, notes } = kill;
-    let stays = |caller: u32| caller % 2 == 0;
-    let all = Times::of(notes.sends.iter().map(|send| send.at_us));
-    let (before, after) = (Span { to_us: *killed_us, ..*span }, Span { from_us: *killed_us, ..*span });
-    let survivors: Vec<&Send> = notes.sends.iter().filter(|send| stays(send.caller)).collect();
-    let waited_most = |span: Span| {
-        let waits = survivors.iter().filter(|send| span.holds(send.at_us)).map(|send| send.waited_us);
-        waits.max().unwrap_or(0) as f64 / 1000.0
-    };
-    let mut again: HashMap<u32, u64> = HashMap::new();
-    for send in notes.sends.iter().filter(|send| !stays(send.caller) && send.at_us > *killed_us) {
-        let first = again.entry(send.caller).or_insert(send.at_us);
-        *first = send.at_us.min(*first);
-    }
-    let all_again = again.len() as u32 == callers / 2;
-    let unused = |from_us: u64, to_us: u64| {
-        let used = notes.sends.iter().filter(|send| (from_us..to_us).contains(&send.at_us)).count() as u64;
-        ((to_us - from_us) / rule.interval_us).saturating_sub(used)
-    };
-    let slots_unused_before = unused(killed_us - AROUND_US, *killed_us);
-    let slots_unused_after = unused(*killed_us, killed_us + AROUND_US);
-    Killed {
-        sends: notes.sends.len(),
-        worst_window: all.worst(rule.window_us),
-        over_limit_windows: all.over_limit(rule.window_us, rule.limit).count() as u64,
-        late: notes.late.len(),
-        refusals: by_code(&notes.refusals),
-        survivors_refusals: notes.refusals.iter().filter(|refusal| stays(refusal.caller)).count() as u64,
-        survivors_broken: notes.broken.iter().filter(|broken| stays(broken.caller)).count() as u64,
-        survivors_longest_pause_before_ms: longest_pause_ms(&survivors, before),
-        survivors_longest_pause_ms: longest_pause_ms(&survivors, after),
-        survivors_waited_most_before_ms: waited_most(before),
-        survivors_waited_most_ms: waited_most(after),
-        others_broken: notes.broken.iter().filter(|broken| !stays(broken.caller)).count() as u64,
-        others_carry_on_ms: all_again
-            .then(|| (again.values().max().map_or(0, |at_us| at_us - killed_us)) as f64 / 1000.0),
-        slots_unused_before,
-        slots_unused_after,
-        slots_lost: slots_unused_after.saturating_sub(slots_unused_before),
-        slots_in_flight_at_most: (rule.lookahead_us + rule.send_window_us) / rule.interval_us,
-    }
-}
-
-/// Between two sends of them all, the span's ends among them.
-fn longest_pause_ms(sends: &[&Send], span: Span) -> f64 {
-    let mut times: Vec<u64> = sends.iter().map(|send| send.at_us).filter(|at_us| span.holds(*at_us)).collect();
-    times.extend([span.from_us, span.to_us]);
-    times.sort_unstable();
-    times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0) as f64 / 1000.0
-}
-
-fn against_the_kill(killed: &Killed, rule: &Rule, bounds: &Bounds, because: &mut Vec<String>) {
-    if killed.over_limit_windows > 0 {
-        because.push(format!(
-            "around the kill {} windows held more than {} calls",
-            killed.over_limit_windows, rule.limit
-        ));
-    }
-    if !killed.refusals.is_empty() {
-        because.push(format!("around the kill callers were refused: {:?}", killed.refusals));
-    }
-    if killed.survivors_broken > 0 {
-        because.push(format!("{} connections to the service that stayed were broken", killed.survivors_broken));
-    }
-    if killed.others_broken == 0 {
-        because.push("the kill broke no connection: it did not bite".into());
-    }
-    if killed.survivors_longest_pause_ms > bounds.most_pause_ms {
-        because.push(format!(
-            "the callers of the service that stayed paused for {:.0} ms, {:.0} may be",
-            killed.survivors_longest_pause_ms, bounds.most_pause_ms
-        ));
-    }
-    match killed.others_carry_on_ms {
-        None => because.push("not every caller of the killed service had a slot again".into()),
-        Some(ms) if ms > bounds.most_carry_on_ms => because.push(format!(
-            "the last caller of the killed service had a slot after {ms:.0} ms, {:.0} may be",
-            bounds.most_carry_on_ms
-        )),
-        Some(_) => {}
-    }
-    let most = killed.slots_in_flight_at_most + bounds.most_slots_lost;
-    if killed.slots_lost > most {
-        because.push(format!("{} slots were lost in the 3 s after the kill, {most} may be", killed.slots_lost));
     }
 }

@@ -23,7 +23,8 @@ pub const EVERY: Duration = Duration::from_secs(1);
 /// `None` where the system does not tell.
 pub fn look(pid: u32) -> Option<Look> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok());
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok());
     Some(Look {
         at_us: now_us(),
         resident_kib: field("VmRSS:")?,

@@ -3,7 +3,7 @@
 use call_budget::clock::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
 
-/// A call that left: the moment of the last check of its window.
+/// A permit in hand: the call that left, at the moment of the last check of its window, or would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, u64, i64, u64)", into = "(u32, u64, i64, u64)")]
 pub struct Send {
@@ -38,7 +38,7 @@ pub struct Mark {
 pub struct Notes {
     pub sends: Vec<Send>,
     /// Answers that were read after their window had closed: nothing was sent.
-    pub late: Vec<Mark>,
+    pub late: Vec<Send>,
     pub refusals: Vec<Refusal>,
     /// Connections that ended while an answer was due.
     pub broken: Vec<Mark>,

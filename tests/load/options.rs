@@ -15,13 +15,14 @@ use clap::Parser;
 ///     By the library: the window less what is left until `closes_at`. Over HTTP: the window less what is left until t_req +
 ///     held_ms + remaining_ms, on the caller's clock, when the answer is read and parsed. So it holds the wake-up after the
 ///     slot, the round trip to the store that both have, and all of HTTP: the request's way in, which the contract counts
-///     against the caller, and the answer's way back.
+///     against the caller, and the answer's way back. Late answers are in it.
 ///   added: gone over HTTP less gone by the library, percentile by percentile. `added_over_median`: p99 over HTTP less the
 ///     library's median, which no noise of the library's own makes smaller.
 ///   free: one caller more on each side, 25 times a second, under a budget where there is always a slot: what an acquire takes
 ///     from asking to having it, while the load is on. added_free is the difference.
 ///   timer_late: how late a plain timer wakes in the process of the callers: the machine's own noise, in both figures.
-///   late: the window had closed when the answer was read: the caller does not send, the slot is wasted.
+///   late: the window had closed when the answer was read: the caller does not send, the slot is wasted. The library notices
+///     by itself and asks again, at the place it had.
 ///   use: sends / slots offered, from the end of the ramp-up to the end.
 ///   refusals: by code. Due is a WAIT_EXCEEDED whose slot would have come only after max_wait, and an UNCERTAIN when
 ///     max_wait was over while the store was asked; 20 callers a side have little patience. Everything else is not due.
@@ -30,7 +31,8 @@ use clap::Parser;
 ///   killed: callers spread over two services, each with the other to turn to. The survivor's own callers: refusals, broken
 ///     connections, longest pause between two sends of them all. The dead one's: until the last of them has a slot again.
 ///     slots_lost: unused in the 3 s after the kill, less what was unused in the 3 s before it, which is the machine's doing.
-///     At most what can be in flight: slots of one lookahead and one send window.
+///     At stake are the slots of one lookahead and one send window, which it holds, and as many that others leave to it until
+///     its appointment is over.
 ///
 /// Exit codes: 0 pass, 1 fail, 2 usage, 130 interrupted.
 #[derive(Clone, Debug, Parser)]

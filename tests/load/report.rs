@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::judge::{Added, Bounds, Evidence, Judgement, Killed, Memory, Rule, Side};
+use crate::judge::{Added, Bounds, Evidence, Judgement, Rule, Side};
+use crate::killed::Killed;
 use crate::looks::machine_load;
+use crate::memory::Memory;
 
 /// What services said that people are shown; programs get all.
 const SHOWN: usize = 10;
@@ -163,13 +165,13 @@ impl Report {
             ),
             format!(
                 "of the other's callers {} broken, the last had a slot again after {}; {} slots lost ({} unused in the 3 s after, {} \
-                 in the 3 s before), {} can be in flight",
+                 in the 3 s before), {} were at stake",
                 killed.others_broken,
                 killed.others_carry_on_ms.map_or("never".to_owned(), |ms| format!("{ms:.0} ms")),
                 killed.slots_lost,
                 killed.slots_unused_after,
                 killed.slots_unused_before,
-                killed.slots_in_flight_at_most
+                killed.slots_at_stake
             ),
             format!(
                 "asked for: added p99 <= {} ms, use >= {} %, late <= {} %, pause <= {} ms, carry on within {} ms, {} slots lost besides",

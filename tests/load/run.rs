@@ -53,7 +53,13 @@ async fn load(ground: &Ground, length: Duration) -> Result<Load, String> {
     let library = ground.callers(&orders(Door::Library, "load-library")).await?;
     let looks = watch(&service, end).await;
     let (http, library) = tokio::try_join!(http.notes(), library.notes())?;
-    Ok(Load { span: Span { from_us: us(begin + RAMP_UP), to_us: us(end) }, http, library, looks, connections: u64::from(CALLERS + IMPATIENT) + 1 })
+    Ok(Load {
+        span: Span { from_us: us(begin + RAMP_UP), to_us: us(end) },
+        http,
+        library,
+        looks,
+        connections: u64::from(CALLERS + IMPATIENT) + 1,
+    })
 }
 
 /// Looks at the service once a second until the end.

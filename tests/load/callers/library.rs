@@ -33,10 +33,9 @@ impl Caller {
                 drop(permit.start());
                 Asked::Leave { until_us: us(closes_at.since_boot()) }
             }
-            Err(error) => Asked::Refused {
-                code: error.code().as_str().to_owned(),
-                retry_after_us: error.retry_after().map(us),
-            },
+            Err(error) => {
+                Asked::Refused { code: error.code().as_str().to_owned(), retry_after_us: error.retry_after().map(us) }
+            }
         }
     }
 }

@@ -44,8 +44,13 @@ pub enum Door {
 /// What an acquire came to.
 enum Asked {
     /// It may send until then.
-    Leave { until_us: u64 },
-    Refused { code: String, retry_after_us: Option<u64> },
+    Leave {
+        until_us: u64,
+    },
+    Refused {
+        code: String,
+        retry_after_us: Option<u64>,
+    },
     /// No answer came: the slot may be spent.
     Broken,
 }
@@ -134,19 +139,19 @@ async fn call_again_and_again(
         let asked_us = now_us();
         let Some(asked) = SystemClock.until(end, caller.ask()).await else { return notes };
         let at_us = now_us();
-        let (mark, waited_us) = (Mark { caller: number, at_us }, at_us - asked_us);
+        let waited_us = at_us - asked_us;
         match asked {
-            Asked::Leave { until_us } if at_us > until_us => notes.late.push(mark),
             Asked::Leave { until_us } => {
-                let gone_us = send_window_us as i64 - (until_us - at_us) as i64;
-                notes.sends.push(Send { caller: number, at_us, gone_us, waited_us });
+                let gone_us = send_window_us as i64 + at_us as i64 - until_us as i64;
+                let had = Send { caller: number, at_us, gone_us, waited_us };
+                if at_us <= until_us { notes.sends.push(had) } else { notes.late.push(had) }
             }
             Asked::Refused { code, retry_after_us } => {
                 notes.refusals.push(Refusal { caller: number, at_us, code, max_wait_us, waited_us, retry_after_us });
                 let rest = Duration::from_micros(retry_after_us.unwrap_or(0)).clamp(SOONEST, LATEST);
                 SystemClock.sleep_until((SystemClock.now() + rest).min(end)).await;
             }
-            Asked::Broken => notes.broken.push(mark),
+            Asked::Broken => notes.broken.push(Mark { caller: number, at_us }),
         }
     }
 }
