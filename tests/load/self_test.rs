@@ -124,6 +124,14 @@ const CASES: &[Case] = &[
     ),
     ("1 in 200 answers that are slow", |evidence| slow(&mut evidence.load.http, 200), |it| it.because.is_empty()),
     (
+        "every answer slow, where the library has a tail of its own",
+        |evidence| {
+            slow(&mut evidence.load.http, 1);
+            slow(&mut evidence.load.library, 50);
+        },
+        |it| says(it, "what HTTP adds has a median of 6.00 ms") && it.added.p99_ms < 5.0,
+    ),
+    (
         "the library as slow",
         |evidence| {
             slow(&mut evidence.load.http, 50);
