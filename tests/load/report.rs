@@ -42,8 +42,6 @@ impl Report {
         let mut not_tried = Vec::new();
         if judgement.memory.is_none() {
             not_tried.push("memory, descriptors and threads: this system does not tell of its processes".to_owned());
-        } else if bounds.most_growth_mib.is_none() {
-            not_tried.push("growth of memory, which takes 5 minutes: scripts/load --minutes 10".to_owned());
         }
         let span = evidence.load.span;
         Self {
@@ -174,7 +172,8 @@ impl Report {
                 killed.slots_at_stake
             ),
             format!(
-                "asked for: added p99 <= {} ms, use >= {} %, late <= {} %, pause <= {} ms, carry on within {} ms, {} slots lost besides",
+                "asked for: added p50 <= {} ms and p99 <= {} ms, use >= {} %, late <= {} %, pause <= {} ms, carry on within {} ms, {} slots lost besides",
+                bounds.most_added_p50_ms,
                 bounds.most_added_p99_ms,
                 100.0 * bounds.least_use,
                 100.0 * bounds.most_late_share,

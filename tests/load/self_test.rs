@@ -234,6 +234,7 @@ const CASES: &[Case] = &[
 /// The name of the first case that is not judged as it must be, and what was said instead.
 pub fn run() -> Result<(), String> {
     let bounds = Bounds {
+        most_added_p50_ms: 5.0,
         most_added_p99_ms: 5.0,
         most_added_free_p99_ms: 5.0,
         least_use: 0.97,
