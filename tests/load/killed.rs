@@ -41,7 +41,7 @@ const AROUND_US: u64 = 3 * S;
 impl Killed {
     pub fn of(rule: &Rule, kill: &Kill) -> Self {
         let Kill { span, killed_us, callers, notes } = kill;
-        let stays = |caller: u32| caller % 2 == 0;
+        let stays = |caller: u32| caller.is_multiple_of(2);
         let all = Times::of(notes.sends.iter().map(|send| send.at_us));
         let (before, after) = (Span { to_us: *killed_us, ..*span }, Span { from_us: *killed_us, ..*span });
         let survivors: Vec<&Send> = notes.sends.iter().filter(|send| stays(send.caller)).collect();

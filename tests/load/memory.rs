@@ -88,7 +88,7 @@ impl Memory {
 
 /// How long the service may take to warm up: its page shows two minutes, which it has to collect first.
 fn warm_up_us(length_us: u64) -> u64 {
-    (length_us / 4).min(150 * S)
+    (length_us / 2).min(150 * S)
 }
 
 /// Of the line that lies closest to all of them, in MiB a second.
