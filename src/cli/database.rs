@@ -94,10 +94,6 @@ impl Database {
     }
 }
 
-fn usage(error: SettingsError) -> CommandError {
-    CommandError::usage(error.to_string())
-}
-
 impl Connected {
     /// Begins an operation: committed as a whole, or nothing of it.
     pub async fn begin(&mut self) -> Result<Operation<'_>, CommandError> {

@@ -60,13 +60,18 @@ pub(super) async fn acquire(
     check_name("budget", &budget)?;
     check_name("class", &class)?;
     check_cost(cost)?;
-    let options = Options { cost, max_wait: max_wait(max_wait_ms)? };
+    let deadline = SystemClock.now() + max_wait(max_wait_ms)?.unwrap_or(house.budgets.max_wait());
     let _waiting = house.waits();
-    let permit = unless_stopped(&house, house.budgets.acquire_with(&budget, &class, options)).await??;
-    let (nonce, closes_at) = (permit.nonce(), permit.closes_at());
-    // It is the caller's from here: what becomes of it is not ours to see.
-    drop(permit.start().map_err(|closed| Problem::busy(closed.to_string()))?);
-    Ok(Json(Leave::new(entered, nonce, closes_at)))
+    loop {
+        let options = Options { cost, max_wait: Some(deadline.saturating_since(SystemClock.now())) };
+        let permit = unless_stopped(&house, house.budgets.acquire_with(&budget, &class, options)).await??;
+        let (nonce, closes_at) = (permit.nonce(), permit.closes_at());
+        // It is the caller's from here: what becomes of it is not ours to see. On a busy machine its window may close just
+        // now: no reason to refuse somebody who would wait.
+        if permit.start().is_ok() {
+            return Ok(Json(Leave::new(entered, nonce, closes_at)));
+        }
+    }
 }
 
 /// What `work` comes to, or a problem where the service is told to stop before.

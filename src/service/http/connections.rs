@@ -1,5 +1,7 @@
 //! Connections: as many at once as are allowed, none that is silent for long, and all of them ended when it is time.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -19,6 +21,19 @@ use crate::policy::Instant;
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// No descriptor is left, or the like: others may end meanwhile.
 const AFTER_REFUSAL: Duration = Duration::from_millis(50);
+
+/// That wait to be accepted: all callers of another service that has ended come at once, and each that finds no room is
+/// silent for a second before it tries again. The system may allow fewer.
+const MOST_UNACCEPTED: u32 = 4096;
+
+/// Listens there, with room for a crowd.
+pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections of one that has just ended may linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(MOST_UNACCEPTED)
+}
 
 /// Accepts until it is closed. Dropped, everything ends at once.
 pub(super) struct Connections {
@@ -102,5 +117,25 @@ async fn closing(told: &mut watch::Receiver<Option<Instant>>) -> Instant {
     match told.wait_for(Option::is_some).await.ok().and_then(|told| *told) {
         Some(deadline) => deadline,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    /// Linux gives 4096 places where it is asked for them; the usual 128 are not enough for the callers of one service.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_crowd_that_comes_at_once_finds_room() {
+        const CROWD: usize = 500;
+        // Without room the first packet is lost, and the next one comes after a second.
+        const AT_ONCE: Duration = Duration::from_millis(900);
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+        let address = listener.local_addr().expect("it listens");
+        let crowd: Vec<_> = (0..CROWD).map_while(|_| TcpStream::connect_timeout(&address, AT_ONCE).ok()).collect();
+        assert_eq!(crowd.len(), CROWD);
     }
 }

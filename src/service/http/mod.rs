@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -118,7 +117,7 @@ impl Service {
             Err(error) => return Err(StartError::Settings(error)),
         };
         let listener =
-            TcpListener::bind(settings.listen).await.map_err(|error| StartError::Address(settings.listen, error))?;
+            connections::listen(settings.listen).map_err(|error| StartError::Address(settings.listen, error))?;
         let address = listener.local_addr().map_err(|error| StartError::Address(settings.listen, error))?;
         let house = Arc::new(House {
             budgets,
