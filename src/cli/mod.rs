@@ -18,6 +18,7 @@ mod migrate;
 mod mock_vendor;
 mod nearest;
 mod output;
+mod progress;
 mod status;
 
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ mod help;
 mod holds;
 mod reaching;
 mod settings;
+mod watching;
 
 use std::process::Stdio;
 use std::time::Duration;

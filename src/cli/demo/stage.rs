@@ -7,6 +7,7 @@ use super::plan::{self, BUDGET, LIMIT, LOOKAHEAD};
 use super::worker::Pacing;
 use crate::cli::command_error::CommandError;
 use crate::cli::database::{Connected, Database};
+use crate::cli::progress;
 use crate::service::scratch_postgres::ScratchPostgres;
 use crate::store::admin;
 use crate::store::status;
@@ -85,7 +86,8 @@ impl Stage {
 
 /// A throw-away PostgreSQL.
 pub async fn start_server() -> Result<ScratchPostgres, CommandError> {
-    let started = tokio::task::spawn_blocking(|| ScratchPostgres::start(&[])).await;
+    let starting = tokio::task::spawn_blocking(|| ScratchPostgres::start(&[]));
+    let started = progress::during("starting a throw-away PostgreSQL", starting).await;
     let started = started.map_err(|error| CommandError::failed(format!("PostgreSQL could not be started: {error}")))?;
     started.map_err(|error| CommandError::store(error.to_string()))
 }
