@@ -147,9 +147,10 @@ async fn on_a_terminal_it_redraws_counts_what_is_granted_meanwhile_and_gives_the
     take(&database.url, 5).await;
     let picture = terminal.until("five granted", |picture| granted(picture, "order") == Some(5)).await;
     assert!(picture[0].starts_with("kis-real  granting  last slot "), "{picture:#?}");
-    call_budget(&database.url, &words("budget pause kis-real --reason lunch")).await.done();
+    let reason = "점심 ".repeat(60);
+    call_budget(&database.url, &["budget", "pause", "kis-real", "--reason", &reason]).await.done();
     let picture = terminal.until("paused", |picture| picture[0].starts_with("kis-real  paused")).await;
-    assert!(picture[1].contains("lunch"), "{picture:#?}");
+    assert!(picture[1].contains("점심"), "{picture:#?}");
     let pictures = terminal.pictures();
     let shown = terminal.ctrl_c().await;
     assert!(pictures.len() > 3, "{shown}");
