@@ -18,6 +18,7 @@ mod migrate;
 mod mock_vendor;
 mod nearest;
 mod output;
+mod probe_window;
 mod progress;
 mod status;
 
@@ -38,7 +39,7 @@ pub enum Exit {
     Usage = 2,
     /// The store could not be reached or used.
     Store = 3,
-    /// Neither pass nor fail can be said (demo).
+    /// Neither yes nor no can be said (demo, probe-window).
     Inconclusive = 4,
 }
 
@@ -59,7 +60,7 @@ impl From<Exit> for ExitCode {
 #[command(
     name = "call-budget",
     version,
-    after_help = "Exit codes: 0 done, 1 failed or refused by the budget, 2 usage or settings, 3 store unavailable, 4 inconclusive (demo)"
+    after_help = "Exit codes: 0 done, 1 failed or refused by the budget, 2 usage or settings, 3 store unavailable, 4 inconclusive (demo, probe-window)"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -78,6 +79,7 @@ enum Command {
     Fence(fence::Fence),
     Explain(explain::Explain),
     Status(status::Status),
+    ProbeWindow(probe_window::ProbeWindow),
     MockVendor(mock_vendor::Args),
     Bench(bench::Bench),
     /// One process of the demo's fleet
@@ -99,6 +101,7 @@ pub fn main() -> ExitCode {
         Command::Fence(command) => complete(command.run()),
         Command::Explain(command) => complete(command.run()),
         Command::Status(command) => complete(command.run()),
+        Command::ProbeWindow(command) => complete(command.run()),
         Command::MockVendor(args) => mock_vendor::run(args).into(),
         Command::Bench(command) => complete(command.run()),
         Command::DemoWorker => complete(demo::worker::run()),

@@ -20,6 +20,7 @@ const COMMANDS: &[&str] = &[
     "fence",
     "explain",
     "status",
+    "probe-window",
 ];
 
 #[tokio::test]

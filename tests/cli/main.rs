@@ -10,6 +10,7 @@ mod breakers;
 mod explaining;
 mod help;
 mod holds;
+mod probing;
 mod reaching;
 mod settings;
 mod watching;
