@@ -26,6 +26,12 @@ struct Store {
     server: Option<ScratchPostgres>,
 }
 
+/// Where a database is, as far as it may be shown.
+pub enum Url<'a> {
+    ThrowAway(&'a str),
+    Given,
+}
+
 impl Stage {
     /// Starts what is missing, migrates, and sets the budget and its classes.
     pub async fn prepare(database_url: Option<String>, governed: bool) -> Result<Stage, CommandError> {
@@ -44,6 +50,13 @@ impl Stage {
         let (mut connected, _) = Database::from(url.clone()).migrate().await?;
         let settings = set_budget(&mut connected, interval_us, server.is_none()).await?;
         Ok(Stage { store: Some(Store { url, connected, server }), interval_us, settings })
+    }
+
+    /// The throw-away database's URL, or that it is somebody else's, which is not to be shown: it may hold a password. None
+    /// where no database is needed.
+    pub fn url(&self) -> Option<Url<'_>> {
+        let store = self.store.as_ref()?;
+        Some(if store.server.is_some() { Url::ThrowAway(&store.url) } else { Url::Given })
     }
 
     pub fn interval_us(&self) -> u64 {
