@@ -75,6 +75,11 @@ impl World {
     }
 
     fn run(&self, believed: u32, random: &mut fastrand::Rng) -> (Verdict, Counts) {
+        let (verdict, probe) = self.probe(believed, random);
+        (verdict, probe.counts())
+    }
+
+    fn probe(&self, believed: u32, random: &mut fastrand::Rng) -> (Verdict, WindowProbe) {
         // Arrivals and answers by time: an answer carries its verdict.
         let mut events: BinaryHeap<Reverse<(u64, usize, Option<bool>)>> = BinaryHeap::new();
         let mut ids = BTreeMap::new();
@@ -89,7 +94,7 @@ impl World {
         let mut calls = 0;
         loop {
             let leaves_us = match probe.next(at(now_us)) {
-                Step::Done(verdict) => return (verdict, probe.counts()),
+                Step::Done(verdict) => return (verdict, probe),
                 Step::Await => u64::MAX,
                 Step::Send(moment) => now_us.max(moment.since_boot().as_micros() as u64),
             };
@@ -194,6 +199,32 @@ fn random_refusals_others_who_call_and_a_machine_that_stalls_bring_no_wrong_verd
     }
     println!("{decided} of 3000 decided");
     assert!(decided > 300, "a probe that never decides is never wrong either: {decided}");
+}
+
+#[test]
+fn the_vendors_own_kind_explains_every_answer_however_long_the_ways_are() {
+    for seed in 0..2_000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let kind = Kind::ALL[random.usize(0..3)];
+        let limit = random.u32(2..=20);
+        let mut world = World::of(kind, limit, &mut random);
+        world.jitter_us = [100_000, 300_000, 1_500_000][random.usize(0..3)];
+        world.stalls = 0.1;
+        let (_, probe) = world.probe(limit, &mut random);
+        assert_eq!(probe.unexplained(kind), Some(0), "seed {seed}: {world:?}");
+    }
+}
+
+#[test]
+fn somebody_else_who_opens_the_windows_makes_no_fixed_ones_of_them() {
+    for seed in 0..3_000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let limit = random.u32(8..=14);
+        let mut world = World::of(Kind::FirstCall, limit, &mut random);
+        world.others_per_s = 1.0;
+        let (verdict, _) = world.run(limit, &mut random);
+        never_wrong(&world, verdict);
+    }
 }
 
 #[test]
