@@ -1,8 +1,12 @@
 //! `probe-window` against the mock vendor, which plays each kind of window.
 
+use std::time::Duration;
+
 use call_budget::service::mock_vendor::{Kind, MockVendor, Settings};
 use serde_json::Value;
+use tokio::time::timeout;
 
+use crate::watching::Terminal;
 use crate::{Outcome, call_budget};
 
 const PRICE: &str = "/uapi/domestic-stock/v1/quotations/inquire-price";
@@ -67,6 +71,24 @@ async fn without_a_terminal_and_without_yes_nothing_is_sent() {
     let vendor = vendor(|_| {}).await;
     let outcome = probe(&vendor, &["--limit", "8"]).await;
     outcome.refused(2, &["up to 144 calls", "--yes"]);
+    assert_eq!(vendor.report().arrivals, 0);
+    vendor.stop().await;
+}
+
+#[tokio::test]
+async fn at_a_terminal_it_says_how_much_it_sends_and_a_no_sends_nothing() {
+    let vendor = vendor(|_| {}).await;
+    let mut terminal =
+        Terminal::run("", &format!("probe-window http://{}{PRICE} --limit 8 --window 1s", vendor.addr()));
+    let asked = async { while !terminal.shown.contains("go on? [y/N]") && terminal.more().await {} };
+    timeout(Duration::from_secs(30), asked).await.expect("it asks");
+    assert!(terminal.shown.starts_with("sends at most 144 calls to http://127.0.0.1"), "{}", terminal.shown);
+    terminal.type_in("n\n").await;
+    let rest = async { while terminal.more().await {} };
+    timeout(Duration::from_secs(30), rest).await.expect("it ends");
+    let status = timeout(Duration::from_secs(30), terminal.child.wait()).await.expect("it ends").unwrap();
+    assert_eq!(status.code(), Some(1), "{}", terminal.shown);
+    assert!(terminal.shown.contains("nothing was sent"), "{}", terminal.shown);
     assert_eq!(vendor.report().arrivals, 0);
     vendor.stop().await;
 }

@@ -40,15 +40,15 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 const SHOWN: &str = "\x1b[?25h\x1b[?1049l";
 
-struct Terminal {
-    child: Child,
+pub struct Terminal {
+    pub child: Child,
     typed: ChildStdin,
     screen: ChildStdout,
-    shown: String,
+    pub shown: String,
 }
 
 impl Terminal {
-    fn run(url: &str, arguments: &str) -> Terminal {
+    pub fn run(url: &str, arguments: &str) -> Terminal {
         let mut child = Command::new("python3")
             .args(["-c", TERMINAL, env!("CARGO_BIN_EXE_call-budget")])
             .args(words(arguments))
@@ -81,7 +81,7 @@ impl Terminal {
     }
 
     /// Reads what has come; false at the end.
-    async fn more(&mut self) -> bool {
+    pub async fn more(&mut self) -> bool {
         let mut bytes = Vec::with_capacity(65_536);
         // A picture's bytes come together or are waited for.
         let count = self.screen.read_buf(&mut bytes).await.unwrap();
@@ -98,9 +98,13 @@ impl Terminal {
         whole.map(|picture| plain(picture).split('\n').map(|line| line.replace('\r', "")).collect()).collect()
     }
 
+    pub async fn type_in(&mut self, text: &str) {
+        self.typed.write_all(text.as_bytes()).await.unwrap();
+    }
+
     /// Ends it as a person does, and returns everything that was ever shown.
     async fn ctrl_c(mut self) -> String {
-        self.typed.write_all(b"\x03").await.unwrap();
+        self.type_in("\x03").await;
         let rest = async { while self.more().await {} };
         timeout(Duration::from_secs(5), rest).await.expect("Ctrl-C ends it");
         let status = timeout(Duration::from_secs(5), self.child.wait()).await.unwrap().unwrap();
