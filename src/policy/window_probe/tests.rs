@@ -133,7 +133,7 @@ fn never_wrong(world: &World, verdict: Verdict) {
 #[test]
 fn every_kind_is_told_at_every_limit_and_phase_with_few_refusals() {
     for kind in Kind::ALL {
-        let (mut refused, mut calls, mut most) = (0, 0, 0);
+        let (mut refused, mut most) = (0, 0);
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);
             let limit = random.u32(2..=20);
@@ -142,14 +142,9 @@ fn every_kind_is_told_at_every_limit_and_phase_with_few_refusals() {
             assert_eq!(verdict, Verdict::Decided(kind), "seed {seed}: {world:?} {counts:?}");
             let belief = Belief { limit, window: Duration::from_secs(1) };
             assert!(counts.calls <= belief.most_calls() && counts.refused <= REFUSALS, "{counts:?}");
-            (refused, calls, most) = (refused + counts.refused, calls + counts.calls, most.max(counts.refused));
+            (refused, most) = (refused + counts.refused, most.max(counts.refused));
         }
-        println!(
-            "{kind}: {:.1} calls, {:.2} refused, at most {most}",
-            f64::from(calls) / 200.0,
-            f64::from(refused) / 200.0
-        );
-        assert!(most <= 8, "{kind}: {most}");
+        assert!(most <= 8 && refused <= 200 * 6, "{kind}: {most} at most, {refused} in 200 probes");
     }
 }
 
@@ -197,7 +192,6 @@ fn random_refusals_others_who_call_and_a_machine_that_stalls_bring_no_wrong_verd
         assert!(counts.calls <= belief.most_calls() && counts.refused <= REFUSALS, "{counts:?} {world:?}");
         decided += u32::from(matches!(verdict, Verdict::Decided(_)));
     }
-    println!("{decided} of 3000 decided");
     assert!(decided > 300, "a probe that never decides is never wrong either: {decided}");
 }
 
