@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use super::command_error::CommandError;
 use super::database::{Connected, Database};
 use super::demo::start_server;
+use super::progress::Progress;
 use super::{interrupted, output};
 use crate::clock::{Clock, SystemClock};
 use crate::store::floor::Floor;
@@ -111,8 +112,10 @@ impl Bench {
         let mut floor = Floor::make(Database::from(url.to_owned()).connect().await?.into_session()).await?;
         let one = caller(url)?;
         drop(one.acquire(budget, "bench").await.map_err(refused)?);
+        let progress = Progress::new();
         let mut runs = Vec::new();
-        for _ in 0..RUNS {
+        for run in 1..=RUNS {
+            progress.say(&format!("one caller: run {run} of {RUNS}, {} s in all", self.seconds));
             let raw_p50_us = median_us(part / (2 * RUNS), async || Ok(floor.update().await?)).await?;
             let acquire = async || one.acquire(budget, "bench").await.map_err(refused).map(drop);
             let acquire_p50_us = median_us(part / (2 * RUNS), acquire).await?;
@@ -121,6 +124,7 @@ impl Bench {
         floor.clear().await?;
         let mut many = Vec::new();
         for lanes in LANES {
+            progress.say(&format!("many callers: {lanes} lanes of {TASKS_PER_LANE} tasks, {} s in all", self.seconds));
             many.push(measure_many(url, budget, lanes, part / LANES.len() as u32).await?);
         }
         let (acquire_p50_us, raw_p50_us) =

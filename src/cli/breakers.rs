@@ -7,26 +7,37 @@ use crate::store::status::{Breaker, Episode, Hold};
 
 /// A heading and a few lines for each breaker of each process.
 pub fn in_words(report: &Report) -> String {
-    let lines = match report.breakers_unseen {
-        Some(why) => format!("  not shown: {why}"),
-        None if report.breakers.is_empty() => {
-            "  nothing was told within the last hour: a process tells while one is not closed".to_owned()
-        }
-        None => report.breakers.iter().map(one).collect::<Vec<_>>().join("\n"),
-    };
+    let lines = why_none(report)
+        .map_or_else(|| report.breakers.iter().map(one).collect::<Vec<_>>().join("\n"), |why| format!("  {why}"));
     format!("breakers\n{lines}")
 }
 
-fn one(breaker: &Breaker) -> String {
+/// Why there is no breaker to be shown, where that is so.
+pub fn why_none(report: &Report) -> Option<String> {
+    match report.breakers_unseen {
+        Some(why) => Some(format!("not shown: {why}")),
+        None if report.breakers.is_empty() => {
+            Some("nothing was told within the last hour: a process tells while one is not closed".to_owned())
+        }
+        None => None,
+    }
+}
+
+/// Which breaker, its state, and who told so when.
+pub fn head(breaker: &Breaker) -> String {
     let retry = breaker.retry_us.map_or(String::new(), |us| format!(", next change in {}", rough(us)));
     let stale = if breaker.stale { ", stale" } else { "" };
-    let mut lines = vec![format!(
+    format!(
         "  {}  {}{retry}  {}  told {} ago{stale}",
         short(&breaker.breaker),
         breaker.state,
         process(breaker),
         rough(breaker.age_us)
-    )];
+    )
+}
+
+fn one(breaker: &Breaker) -> String {
+    let mut lines = vec![head(breaker)];
     // One alone is called as its breaker.
     if breaker.surfaces.iter().any(|surface| *surface != breaker.breaker) {
         let pairs = breaker.surfaces.chunks(2);
@@ -50,10 +61,13 @@ fn one(breaker: &Breaker) -> String {
             rough(*total_open_us)
         ));
     }
-    lines.extend(
-        breaker.holds.iter().map(|Hold { scope, why, left_us }| format!("{scope} held for {}: {why}", rough(*left_us))),
-    );
+    lines.extend(breaker.holds.iter().map(hold));
     lines.join("\n    ")
+}
+
+/// What is refused, for how long, and why.
+pub fn hold(Hold { scope, why, left_us }: &Hold) -> String {
+    format!("{scope} held for {}: {why}", rough(*left_us))
 }
 
 /// The name that its sessions give, and enough of its own to tell it from others of that name.

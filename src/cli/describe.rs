@@ -73,7 +73,7 @@ pub fn state(budget: &Budget) -> String {
 }
 
 /// What keeps the budget from granting (or that nothing does), each with who said so and why.
-fn holds(budget: &Budget) -> Vec<(String, String)> {
+pub fn holds(budget: &Budget) -> Vec<(String, String)> {
     let who = |by: &Option<String>, reason: &Option<String>| {
         let by = by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
         by + &reason.as_ref().map_or(String::new(), |reason| format!(": {reason:?}"))
@@ -95,7 +95,8 @@ fn holds(budget: &Budget) -> Vec<(String, String)> {
     holds
 }
 
-fn age(us: Option<i64>) -> String {
+/// How long ago, or how far ahead.
+pub fn age(us: Option<i64>) -> String {
     match us {
         None => "never".to_owned(),
         Some(us) if us < 0 => format!("in {}", rough(-us)),

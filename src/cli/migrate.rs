@@ -1,6 +1,6 @@
 use super::command_error::CommandError;
 use super::database::Database;
-use super::output;
+use super::{output, progress};
 use crate::store::migrate::{Applied, Migrated};
 
 /// Create or update the schema "call_budget" of a database, as its owner
@@ -19,7 +19,8 @@ pub struct Migrate {
 
 impl Migrate {
     pub async fn run(self) -> Result<(), CommandError> {
-        let (_, migrated) = self.database.migrate().await?;
+        let waiting = "migrating; of several runs one goes at a time";
+        let (_, migrated) = progress::during(waiting, self.database.migrate()).await?;
         if self.json {
             output::print_json(&migrated);
         } else {

@@ -20,6 +20,8 @@ mod mock_vendor;
 mod nearest;
 mod output;
 mod preflight;
+mod probe_window;
+mod progress;
 mod run;
 mod serve;
 mod status;
@@ -43,7 +45,7 @@ pub enum Exit {
     Usage,
     /// 3: the store could not be reached or used.
     Store,
-    /// 4: neither pass nor fail can be said (demo).
+    /// 4: neither yes nor no can be said (demo, probe-window).
     Inconclusive,
     /// What a command that was run ended with, or why it was not run (run).
     Code(u8),
@@ -73,7 +75,7 @@ impl From<Exit> for ExitCode {
 #[command(
     name = "call-budget",
     version,
-    after_help = "Exit codes: 0 done, 1 failed or refused by the budget, 2 usage or settings, 3 store unavailable, 4 inconclusive (demo); run has its own"
+    after_help = "Exit codes: 0 done, 1 failed or refused by the budget, 2 usage or settings, 3 store unavailable, 4 inconclusive (demo, probe-window); run has its own"
 )]
 struct Cli {
     /// How events are written: text, or json, an object a line
@@ -100,6 +102,7 @@ enum Command {
     Status(status::Status),
     Serve(serve::Serve),
     Preflight(preflight::Preflight),
+    ProbeWindow(probe_window::ProbeWindow),
     MockVendor(mock_vendor::Args),
     Bench(bench::Bench),
     /// One process of the demo's fleet
@@ -124,6 +127,7 @@ pub fn main() -> ExitCode {
         Command::Status(command) => complete(command.run()),
         Command::Serve(command) => complete(command.run()),
         Command::Preflight(command) => complete(command.run()),
+        Command::ProbeWindow(command) => complete(command.run()),
         Command::MockVendor(args) => mock_vendor::run(args).into(),
         Command::Bench(command) => complete(command.run()),
         Command::DemoWorker => complete(demo::worker::run()),

@@ -9,6 +9,13 @@ pub fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
+/// Prints one JSON document on one line; false where nobody reads any more.
+pub fn print_json_line(value: &impl Serialize) -> bool {
+    let line = serde_json::to_string(value).expect("strings, numbers and lists are always JSON");
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_ok()
+}
+
 /// Prints one JSON document.
 pub fn print_json(value: &impl Serialize) {
     print(&serde_json::to_string_pretty(value).expect("strings, numbers and lists are always JSON"));
@@ -30,18 +37,49 @@ pub fn table(rows: &[Vec<String>]) -> String {
 
 /// The name, cut so that a table of it stays readable.
 pub fn short(name: &str) -> String {
-    const LONGEST: usize = 24;
-    if width(name) <= LONGEST {
-        return name.to_owned();
+    cut(name, 24)
+}
+
+/// The text, or as much of it as fits into so many columns, with a sign that there was more.
+pub fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
     }
-    let mut cut = String::new();
-    for character in name.chars() {
-        if width(&cut) + width(character.encode_utf8(&mut [0; 4])) >= LONGEST {
-            break;
+    let mut kept = String::new();
+    let mut room = columns.saturating_sub(1);
+    for character in text.chars() {
+        match room.checked_sub(width(character.encode_utf8(&mut [0; 4]))) {
+            Some(left) => room = left,
+            None => break,
         }
-        cut.push(character);
+        kept.push(character);
     }
-    cut + "…"
+    if columns > 0 { kept + "…" } else { kept }
+}
+
+/// The text in lines of at most so many columns, broken between words where that is possible. What follows the first line
+/// stands two columns further in.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    if width(text) <= columns {
+        return vec![text.to_owned()];
+    }
+    let indent = text.chars().take_while(|c| *c == ' ').count();
+    let further = " ".repeat((indent + 2).min(columns / 2));
+    let mut lines = Vec::new();
+    let mut line = " ".repeat(indent.min(columns / 2));
+    let mut begun = false;
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let gap = usize::from(begun);
+        if width(&line) + gap + width(word) > columns && begun {
+            lines.push(std::mem::replace(&mut line, further.clone()));
+        } else if begun {
+            line.push(' ');
+        }
+        line.push_str(&cut(word, columns.saturating_sub(width(&line))));
+        begun = true;
+    }
+    lines.push(line);
+    lines
 }
 
 /// Parts per million as a percentage: `12.5%`.
@@ -74,6 +112,20 @@ mod tests {
         assert_eq!(short("order"), "order");
         assert_eq!(width(&short(&"가".repeat(100))), 23);
         assert_eq!(width(&short(&"a".repeat(100))), 24);
+    }
+
+    #[test]
+    fn a_sentence_is_wrapped_between_words_and_no_line_is_wider_than_asked() {
+        assert_eq!(wrap("  why: bad ones in a row", 14), ["  why: bad", "    ones in a", "    row"]);
+        assert_eq!(wrap("", 10), [""]);
+        assert_eq!(wrap("주문이 밀려 있습니다", 8), ["주문이", "  밀려", "  있습…"]);
+        for columns in 1..40 {
+            for line in
+                wrap("    held 주문 for 3s: a-word-that-is-longer-than-the-screen is, 길다길다길다길다", columns)
+            {
+                assert!(width(&line) <= columns, "{columns}: {line:?}");
+            }
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod step_fence;
 pub mod store_clock;
 pub mod verdict;
 mod wall;
+pub mod window_probe;
 
 pub use instant::Instant;
 pub use wall::Wall;

@@ -22,6 +22,7 @@ const COMMANDS: &[&str] = &[
     "run",
     "status",
     "preflight",
+    "probe-window",
 ];
 
 #[tokio::test]

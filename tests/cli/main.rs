@@ -15,9 +15,11 @@ mod help;
 mod holds;
 mod logs;
 mod preflight;
+mod probing;
 mod reaching;
 mod running;
 mod settings;
+mod watching;
 
 use std::io::Write as _;
 use std::process::Stdio;

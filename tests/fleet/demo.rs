@@ -85,3 +85,55 @@ async fn a_demo_that_is_killed_takes_everything_along() {
     child.kill().await.unwrap();
     until_gone(&started).await;
 }
+
+#[tokio::test]
+async fn with_stay_the_database_can_be_looked_at_after_the_verdict_and_ctrl_c_then_leaves_nothing_running() {
+    let _alone = alone().await;
+    let mut child = demo(&["--seconds", "3", "--processes", "4", "--json", "--stay"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut places = Vec::new();
+    let verdict = async {
+        loop {
+            let line = said.next_line().await.unwrap().expect("it stays");
+            let stays = line.contains("stays until Ctrl-C");
+            places.push(line);
+            if stays {
+                return;
+            }
+        }
+    };
+    timeout(Duration::from_secs(60), verdict).await.expect("a verdict");
+    let place = |name: &str| {
+        let line = places.iter().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{places:?}")).trim().to_owned()
+    };
+    let url = place("database ");
+    let hint = format!("DATABASE_URL='{url}' {} status --watch", env!("CARGO_BIN_EXE_call-budget"));
+    assert!(places.iter().any(|line| line.trim() == hint), "{places:?}");
+    let started = descendants(child.id().unwrap());
+    assert!(started.len() >= 2, "a server and a vendor: {started:?}");
+
+    let mut status = Command::new(env!("CARGO_BIN_EXE_call-budget"));
+    let status = status.args(["status", "--json"]).env("DATABASE_URL", &url).kill_on_drop(true).output();
+    let status = timeout(Duration::from_secs(30), status).await.expect("a status").unwrap();
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let granted =
+        status["budgets"][0]["classes"].as_array().unwrap().iter().map(|class| class["granted"].as_i64().unwrap());
+    assert!(granted.sum::<i64>() > 20, "{status}");
+    let fleet = status["server"]["processes"].as_array().unwrap().iter();
+    assert_eq!(fleet.filter(|of| of["application_name"].as_str().unwrap().starts_with("demo ")).count(), 0, "{status}");
+    let vendor = place("vendor ").replace("http://", "").replace("/mock/report", "");
+    tokio::net::TcpStream::connect(vendor).await.expect("the vendor is there");
+
+    let pid = child.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().await.unwrap().success());
+    let output = timeout(Duration::from_secs(30), child.wait_with_output()).await.expect("it ends").unwrap();
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+    let expected = if figures["verdict"] == "pass" { 0 } else { 1 };
+    assert_eq!(output.status.code(), Some(expected), "the verdict's own: {figures}");
+    until_gone(&started).await;
+}

@@ -1,4 +1,3 @@
-use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Args;
@@ -8,6 +7,7 @@ use crate::cli::command_error::CommandError;
 use crate::cli::database::Connected;
 use crate::cli::duration::{friendly, parse_us, rough};
 use crate::cli::find;
+use crate::cli::progress::Progress;
 use crate::clock::{Clock, SystemClock};
 use crate::store::admin;
 
@@ -31,7 +31,7 @@ impl Drain {
         let deadline = SystemClock.now() + Duration::from_micros(self.within.unsigned_abs());
         let mut connected = self.target.database.connect().await?;
         self.pause(&mut connected).await?;
-        let show_progress = std::io::stderr().is_terminal();
+        let progress = Progress::new();
         loop {
             let operation = connected.begin().await?;
             if !find::budget(&operation, name).await?.paused {
@@ -42,7 +42,7 @@ impl Drain {
             }
             let left_us = admin::drained_us(&operation, name).await?;
             if left_us == 0 {
-                clear(show_progress);
+                progress.clear();
                 return self.target.done(operation, &format!("budget {name:?} is paused and drained")).await;
             }
             // Looking may have fenced: that must stand.
@@ -50,17 +50,14 @@ impl Drain {
             let left = Duration::from_micros(left_us.unsigned_abs());
             let now = SystemClock.now();
             if now + left > deadline {
-                clear(show_progress);
+                progress.clear();
                 let message =
                     format!("budget {name:?} is paused, but its calls may still leave for {}", friendly(left_us));
                 return Err(
                     CommandError::failed(message).hint(format!("wait longer than --within {}", friendly(self.within)))
                 );
             }
-            if show_progress {
-                eprint!("\rdraining {name:?}: {} left   ", rough(left_us));
-                let _ = std::io::stderr().flush();
-            }
+            progress.say(&format!("draining {name:?}: {} left", rough(left_us)));
             SystemClock.sleep_until(now + left.min(LONGEST_NAP)).await;
         }
     }
@@ -72,12 +69,6 @@ impl Drain {
             admin::pause(&operation, &self.target.name, self.reason.as_deref()).await?;
         }
         Ok(operation.commit().await?)
-    }
-}
-
-fn clear(shown: bool) {
-    if shown {
-        eprint!("\r\x1b[K");
     }
 }
 

@@ -103,6 +103,11 @@ impl Vendor {
         Ok(Vendor { process, address })
     }
 
+    /// `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     pub async fn report(&self) -> Result<Report, CommandError> {
         let fetched = timeout(STEP_TIMEOUT, self.fetch()).await;
         let failed = |why: String| CommandError::failed(format!("the mock vendor does not report: {why}"));

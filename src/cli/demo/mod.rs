@@ -35,7 +35,9 @@ const HEAD_START: Duration = Duration::from_millis(200);
 /// Starts a throw-away PostgreSQL (or uses DATABASE_URL), a mock vendor over
 /// real HTTP, and the fleet: order at random 2/s, minute 12/s, index 6/s, eod
 /// without end. Ends with a verdict. It does not ask for call_budget_enabled:
-/// nothing but the mock vendor is called. Everything it started is stopped.
+/// nothing but the mock vendor is called. Says at its start where database and
+/// vendor are, to be looked at from another terminal, with --stay also after
+/// the verdict. Everything it started is stopped.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
@@ -54,6 +56,9 @@ pub struct Demo {
     /// Each process paces itself, the intervals adding up to exactly the limit
     #[arg(long)]
     without: bool,
+    /// After the verdict keep database, budget and vendor until Ctrl-C
+    #[arg(long)]
+    stay: bool,
     /// A database to use instead of a throw-away PostgreSQL
     #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
@@ -62,17 +67,29 @@ pub struct Demo {
 impl Demo {
     pub async fn run(self) -> Result<Exit, CommandError> {
         let mut stage = Stage::prepare(self.database_url.clone(), !self.without).await?;
-        let figures = tokio::select! {
-            figures = self.perform(&stage) => figures,
-            signal = super::interrupted() => Err(CommandError::failed(format!("stopped by {signal}, everything it started is stopped"))),
-        };
+        let exit = self.show(&stage).await;
         stage.clear().await;
-        let figures = figures?;
+        exit
+    }
+
+    /// From the first call to the verdict, and with `--stay` until somebody says that it is enough.
+    async fn show(&self, stage: &Stage) -> Result<Exit, CommandError> {
+        let stopped = |signal| CommandError::failed(format!("stopped by {signal}, everything it started is stopped"));
+        let (vendor, figures) = tokio::select! {
+            done = self.perform(stage) => done?,
+            signal = super::interrupted() => return Err(stopped(signal)),
+        };
         if self.json {
             output::print_json(&figures);
         } else {
             output::print(&view::summary(&figures, self.without));
         }
+        if self.stay {
+            eprintln!("the fleet has stopped, everything else stays until Ctrl-C");
+            let signal = super::interrupted().await;
+            eprintln!("{signal}: everything else is stopped, too");
+        }
+        vendor.stop().await?;
         Ok(match figures.verdict {
             _ if self.without => Exit::Done,
             Verdict::Pass => Exit::Done,
@@ -81,7 +98,7 @@ impl Demo {
         })
     }
 
-    async fn perform(&self, stage: &Stage) -> Result<Figures, CommandError> {
+    async fn perform(&self, stage: &Stage) -> Result<(Vendor, Figures), CommandError> {
         let classes = plan::classes();
         let mut run = Run {
             interval_us: stage.interval_us(),
@@ -92,6 +109,7 @@ impl Demo {
             settled: Settled::default(),
         };
         let vendor = Vendor::start().await?;
+        eprintln!("{}", view::places(stage.url(), vendor.address()));
         let mut members = Vec::new();
         for tasks in plan::spread(run.processes) {
             members.push(Member::start(&vendor, stage.pacing(run.processes), tasks).await?);
@@ -139,8 +157,8 @@ impl Demo {
         }
         while reading.join_next().await.is_some() {}
         let report = vendor.report().await?;
-        vendor.stop().await?;
         view.end();
-        Ok(Figures::of(&run, &report, &fleet))
+        let figures = Figures::of(&run, &report, &fleet);
+        Ok((vendor, figures))
     }
 }

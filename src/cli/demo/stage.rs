@@ -7,6 +7,7 @@ use super::plan::{self, BUDGET, LIMIT, LOOKAHEAD};
 use super::worker::Pacing;
 use crate::cli::command_error::CommandError;
 use crate::cli::database::{Connected, Database};
+use crate::cli::progress;
 use crate::service::scratch_postgres::ScratchPostgres;
 use crate::store::admin;
 use crate::store::status;
@@ -23,6 +24,12 @@ struct Store {
     connected: Connected,
     /// None where the database is somebody else's.
     server: Option<ScratchPostgres>,
+}
+
+/// Where a database is, as far as it may be shown.
+pub enum Url<'a> {
+    ThrowAway(&'a str),
+    Given,
 }
 
 impl Stage {
@@ -43,6 +50,13 @@ impl Stage {
         let (mut connected, _) = Database::from(url.clone()).migrate().await?;
         let settings = set_budget(&mut connected, interval_us, server.is_none()).await?;
         Ok(Stage { store: Some(Store { url, connected, server }), interval_us, settings })
+    }
+
+    /// The throw-away database's URL, or that it is somebody else's, which is not to be shown: it may hold a password. None
+    /// where no database is needed.
+    pub fn url(&self) -> Option<Url<'_>> {
+        let store = self.store.as_ref()?;
+        Some(if store.server.is_some() { Url::ThrowAway(&store.url) } else { Url::Given })
     }
 
     pub fn interval_us(&self) -> u64 {
@@ -85,7 +99,8 @@ impl Stage {
 
 /// A throw-away PostgreSQL.
 pub async fn start_server() -> Result<ScratchPostgres, CommandError> {
-    let started = tokio::task::spawn_blocking(|| ScratchPostgres::start(&[])).await;
+    let starting = tokio::task::spawn_blocking(|| ScratchPostgres::start(&[]));
+    let started = progress::during("starting a throw-away PostgreSQL", starting).await;
     let started = started.map_err(|error| CommandError::failed(format!("PostgreSQL could not be started: {error}")))?;
     started.map_err(|error| CommandError::store(error.to_string()))
 }

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use super::figures::{ClassFigures, Figures, Verdict};
+use super::stage::Url;
 use crate::cli::output;
 
 /// Between two tables where they cannot be redrawn.
@@ -58,6 +59,27 @@ impl View {
             let _ = write!(std::io::stderr(), "\x1b[{}A\x1b[J", self.lines);
         }
     }
+}
+
+/// Where to look from another terminal.
+pub fn places(database: Option<Url<'_>>, vendor: &str) -> String {
+    let mut lines = vec![format!("vendor    http://{vendor}/mock/report")];
+    let variable = match database {
+        None => return lines.join("\n"),
+        Some(Url::Given) => {
+            lines.push("database  yours".to_owned());
+            String::new()
+        }
+        Some(Url::ThrowAway(url)) => {
+            lines.push(format!("database  {url}"));
+            format!("DATABASE_URL='{url}' ")
+        }
+    };
+    // As it was called, which need not be on the path.
+    let program = std::env::args().next().unwrap_or_else(|| "call-budget".to_owned());
+    lines.push("to look at it from another terminal:".to_owned());
+    lines.extend(["status --watch", "serve"].map(|command| format!("  {variable}{program} {command}")));
+    lines.join("\n")
 }
 
 fn classes(figures: &Figures) -> String {

@@ -1,24 +1,47 @@
+//! `call-budget status`: what is going on, once or for as long as somebody watches.
+
+mod past;
+mod picture;
+mod screen;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::time::Duration;
+
 use clap::Args;
 
 use super::breakers;
 use super::command_error::CommandError;
-use super::database::Database;
+use super::database::{Connected, Database};
 use super::describe;
-use super::duration::rough;
+use super::duration::{parse_us, rough};
 use super::find;
 use super::output::{print, print_json, table};
 use crate::store::report::Report;
 use crate::store::status::{self, Process, Server};
 
 /// Show what is going on: grants and waits by class, breakers, the server
+///
+/// With --watch it goes on until Ctrl-C: on a terminal one picture in place of
+/// the last, elsewhere one block of text (or, with --json, one JSON document on
+/// a line, with unix_ms) at a time. While the database does not answer it keeps
+/// the last figures, says since when and why, and connects again by itself.
+/// NO_COLOR turns the colours off.
 #[derive(Args)]
-#[command(after_help = "Example: call-budget status kis-real --json")]
+#[command(verbatim_doc_comment, after_help = "Example: call-budget status kis-real --watch")]
 pub struct Status {
     /// Only this budget
     budget: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Go on showing it, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+    /// Between two looks, 100ms to 1h
+    #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1s", requires = "watch")]
+    every: Duration,
     #[command(flatten)]
     database: Database,
 }
@@ -26,18 +49,32 @@ pub struct Status {
 impl Status {
     pub async fn run(self) -> Result<(), CommandError> {
         let mut connected = self.database.connect().await?;
-        let operation = connected.begin().await?;
-        let budgets = match &self.budget {
-            Some(name) => vec![find::budget(&operation, name).await?],
-            None => status::budgets(&operation, None).await?,
-        };
-        let report = Report::of(&operation, budgets).await?;
-        match self.json {
-            true => print_json(&report),
-            false => print(&text(&report)),
+        let report = read(&mut connected, self.budget.as_deref()).await?;
+        match (self.watch, self.json) {
+            (true, _) => return watch::watch(self, connected, report).await,
+            (false, true) => print_json(&report),
+            (false, false) => print(&text(&report)),
         }
         Ok(())
     }
+}
+
+/// One reading, in one transaction.
+async fn read(connected: &mut Connected, budget: Option<&str>) -> Result<Report, CommandError> {
+    let operation = connected.begin().await?;
+    let budgets = match budget {
+        Some(name) => vec![find::budget(&operation, name).await?],
+        None => status::budgets(&operation, None).await?,
+    };
+    Ok(Report::of(&operation, budgets).await?)
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let us = parse_us(text)?;
+    if !(100_000..=3_600_000_000).contains(&us) {
+        return Err("write a duration from 100ms to 1h".to_owned());
+    }
+    Ok(Duration::from_micros(us.unsigned_abs()))
 }
 
 fn text(report: &Report) -> String {
