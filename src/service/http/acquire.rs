@@ -24,7 +24,7 @@ pub(super) struct Wanted {
     budget: String,
     class: String,
     #[serde(default = "one")]
-    cost: u32,
+    cost: u64,
     max_wait_ms: Option<u64>,
 }
 
@@ -56,16 +56,15 @@ pub(super) async fn acquire(
     Extension(entered): Extension<Entered>,
     Json(wanted): Json<Wanted>,
 ) -> Result<Json<Leave>, Problem> {
-    let Wanted { budget, class, cost, max_wait_ms } = wanted;
+    let Wanted { budget, class, cost: units, max_wait_ms } = wanted;
     check_name("budget", &budget)?;
     check_name("class", &class)?;
-    check_cost(cost)?;
-    let options = Options { cost, max_wait: max_wait(max_wait_ms)? };
+    let options = Options { cost: cost(units)?, max_wait: max_wait(max_wait_ms)? };
     let _waiting = house.waits();
     let permit = unless_stopped(&house, house.budgets.acquire_with(&budget, &class, options)).await??;
     let (nonce, closes_at) = (permit.nonce(), permit.closes_at());
     // It is the caller's from here: what becomes of it is not ours to see.
-    drop(permit.start().map_err(|closed| Problem::busy(closed.to_string()))?);
+    drop(permit.start().map_err(|closed| Problem::lapsed(&closed))?);
     Ok(Json(Leave::new(entered, nonce, closes_at)))
 }
 
@@ -78,12 +77,11 @@ pub(super) async fn unless_stopped<T>(house: &House, work: impl Future<Output = 
     }
 }
 
-pub(super) fn check_cost(cost: u32) -> Result<(), Problem> {
+pub(super) fn cost(units: u64) -> Result<u32, Problem> {
     const HIGHEST: u32 = i32::MAX.unsigned_abs();
-    if (1..=HIGHEST).contains(&cost) {
-        Ok(())
-    } else {
-        Err(Problem::bad_request(format!("cost is {cost}: a call costs at least 1, and at most the budget's max_cost")))
+    match u32::try_from(units) {
+        Ok(cost @ 1..=HIGHEST) => Ok(cost),
+        _ => Err(Problem::bad_request(format!("cost is {units}: it is at least 1, and at most the budget's max_cost"))),
     }
 }
 
@@ -109,6 +107,6 @@ pub(super) fn max_wait(ms: Option<u64>) -> Result<Option<Duration>, Problem> {
     }
 }
 
-pub(super) const fn one() -> u32 {
+pub(super) const fn one() -> u64 {
     1
 }

@@ -25,7 +25,8 @@ pub(super) async fn ready(State(house): State<Arc<House>>) -> (StatusCode, Json<
     let why = if house.is_stopping() {
         Some("it stops".to_owned())
     } else if house.enabled {
-        house.lookout.look().await.why
+        // Everybody may ask this: where the store is and what it said is told to those who may look.
+        house.lookout.look().await.why.map(|_| "the store cannot be used: GET /v1/status says why".to_owned())
     } else {
         None
     };

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::json::ms;
 use crate::store::operation::OperationError;
 use crate::store::sqlstate::Meaning;
-use crate::{AcquireError, CallError, Code};
+use crate::{AcquireError, CallError, Closed, Code};
 
 /// Where nothing says when to come back.
 const RETRY: Duration = Duration::from_secs(1);
@@ -67,6 +67,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "CALL_BUDGET_BUSY", detail).retry_after(Some(RETRY))
     }
 
+    /// The slot was there, and this service too busy to hand it out in time.
+    pub fn lapsed(closed: &Closed) -> Self {
+        Self { may_have_spent: Some(true), ..Self::busy(closed.to_string()) }
+    }
+
     pub fn store_unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::StoreUnavailable.as_str(), detail).retry_after(Some(RETRY))
     }
@@ -82,7 +87,7 @@ impl Problem {
     /// Whoever is refused for a while is told when to come back, one way or the other.
     fn retry_after_seconds(&self) -> Option<HeaderValue> {
         let for_a_while = matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
-        let wait = Duration::from_secs_f64(self.retry_after_ms.unwrap_or_default() / 1000.0);
+        let wait = Duration::try_from_secs_f64(self.retry_after_ms.unwrap_or_default() / 1000.0).unwrap_or(RETRY);
         // A whole second at least, and never too early.
         let seconds = (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(RETRY.as_secs());
         for_a_while.then(|| HeaderValue::from(seconds))
