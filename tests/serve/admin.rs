@@ -71,7 +71,7 @@ async fn callers_need_a_token_where_one_is_set_and_either_is_good() {
 async fn pause_resume_pushback_and_fence_take_effect_and_show_the_budget_as_it_is_then() {
     let database = database().await;
     let serve = Serve::start(&database.url, How::on().admin()).await;
-    let acquire = json!({"budget": "kis-real", "class": "order", "max_wait_ms": 0});
+    let acquire = json!({"budget": "kis-real", "class": "order", "max_wait_ms": 3000});
     let named = json!({"budget": "kis-real"});
 
     let view = order(&serve, "pause", json!({"budget": "kis-real", "reason": "점검"})).await.done();

@@ -164,7 +164,7 @@ impl Answer {
         assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
         if matches!(status, 429 | 503) {
             let seconds: u64 = self.header("retry-after").expect("when to come back").parse().unwrap();
-            let ms = problem["retry_after_ms"].as_f64().unwrap_or_default();
+            let ms = problem["retry_after_ms"].as_f64().expect("the same in milliseconds");
             assert!(seconds >= 1 && seconds as f64 * 1000.0 >= ms, "{}{problem}", self.head);
         }
         problem
