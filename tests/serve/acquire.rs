@@ -244,10 +244,8 @@ async fn a_caller_who_hangs_up_takes_no_slot_and_leaves_nothing() {
     let free = "SELECT blocked_until_us < call_budget.call_budget_now_us() FROM call_budget.call_budget
                  WHERE name = 'kis-real'";
     let free = free.replace("call_budget.call_budget_now_us()", "(extract(epoch FROM clock_timestamp()) * 1000000)");
-    eventually("the pushback is over", async || {
-        database.client.query_one(&free, &[]).await.unwrap().get::<_, bool>(0)
-    })
-    .await;
+    eventually("the pushback is over", async || database.client.query_one(&free, &[]).await.unwrap().get::<_, bool>(0))
+        .await;
     // Long enough for any that was still wanted.
     tokio::time::sleep(ms(700)).await;
     assert_eq!(granted(&database).await, 0);
@@ -265,7 +263,10 @@ async fn while_the_switch_is_off_it_paces_itself_and_leaves_the_store_alone() {
     let serve = Serve::start(&database.url, off).await;
     for _ in 0..3 {
         let leave = serve.acquire(json!({"budget": "kis-real", "class": "order"})).await.done();
-        assert_eq!([&leave["governed"], &leave["nonce"], &leave["remaining_ms"]], [&json!(false), &json!(null), &json!(null)]);
+        assert_eq!(
+            [&leave["governed"], &leave["nonce"], &leave["remaining_ms"]],
+            [&json!(false), &json!(null), &json!(null)]
+        );
         let call = serve.begin("kis/real/quote").await;
         assert_eq!([&call["governed"], &call["remaining_ms"]], [&json!(false), &json!(null)]);
         serve.settle(&call, json!({"status": 200})).await.done();

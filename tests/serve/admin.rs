@@ -75,11 +75,15 @@ async fn pause_resume_pushback_and_fence_take_effect_and_show_the_budget_as_it_i
     let named = json!({"budget": "kis-real"});
 
     let view = order(&serve, "pause", json!({"budget": "kis-real", "reason": "점검"})).await.done();
-    assert_eq!([&view["name"], &view["paused"], &view["paused_reason"]], [&json!("kis-real"), &json!(true), &json!("점검")]);
+    assert_eq!(
+        [&view["name"], &view["paused"], &view["paused_reason"]],
+        [&json!("kis-real"), &json!(true), &json!("점검")]
+    );
     assert_eq!(view["classes"].as_array().unwrap().len(), 2);
     serve.acquire(acquire.clone()).await.refused(503, "CALL_BUDGET_PAUSED");
     // The same as the command shows.
-    let shown: Value = serde_json::from_str(&call_budget(&database.url, &["status", "kis-real", "--json"]).await).unwrap();
+    let shown: Value =
+        serde_json::from_str(&call_budget(&database.url, &["status", "kis-real", "--json"]).await).unwrap();
     assert_eq!(shown["budgets"][0]["paused_reason"], "점검");
 
     let view = order(&serve, "resume", named.clone()).await.done();
@@ -122,7 +126,11 @@ async fn an_order_that_cannot_be_changes_nothing_and_names_what_is_wrong() {
         ("breaker", json!({"breaker": "mine/real/prices", "order": "reset", "who": " ", "why": "b"}), "who"),
         ("breaker", json!({"breaker": "mine/real/prices", "order": "reset", "who": "a", "why": ""}), "why"),
         ("breaker", json!({"breaker": "mine/real/prices", "order": "reset", "who": "a", "why": "\u{7}"}), "why"),
-        ("breaker", json!({"breaker": "mine/real/prices", "order": "bypass", "who": "a", "why": "b", "for_ms": 0}), "for_ms"),
+        (
+            "breaker",
+            json!({"breaker": "mine/real/prices", "order": "bypass", "who": "a", "why": "b", "for_ms": 0}),
+            "for_ms",
+        ),
     ] {
         let problem = order(&serve, what, body.clone()).await.refused(400, "CALL_BUDGET_BAD_REQUEST");
         assert!(problem["detail"].as_str().unwrap().contains(named), "{body}: {problem}");
@@ -141,9 +149,7 @@ async fn an_order_that_cannot_be_changes_nothing_and_names_what_is_wrong() {
 async fn a_breaker_is_ordered_about_and_says_by_whom_and_why() {
     let database = database().await;
     let serve = Serve::start(&database.url, How::on().admin().settings(SURFACES)).await;
-    let breaker = |order: &str| {
-        json!({"breaker": "mine/real/prices", "order": order, "who": "kim", "why": "the vendor said so", "for_ms": 60_000})
-    };
+    let breaker = |order: &str| json!({"breaker": "mine/real/prices", "order": order, "who": "kim", "why": "the vendor said so", "for_ms": 60_000});
     let begin = post("/v1/calls", &json!({"surface": "mine/real/prices", "max_wait_ms": 10_000}));
 
     let shown = order(&serve, "breaker", breaker("force_open")).await.done();

@@ -16,9 +16,20 @@ async fn off() -> Serve {
 
 #[tokio::test]
 async fn a_page_of_somebody_elses_name_is_not_answered() {
-    let how = How::default().admin().argument("--allow-host", "Budget.internal").settings("[serve]\nallowed_hosts = [\"other.internal\"]\n");
+    let how = How::default()
+        .admin()
+        .argument("--allow-host", "Budget.internal")
+        .settings("[serve]\nallowed_hosts = [\"other.internal\"]\n");
     let serve = Serve::start("", how).await;
-    for host in ["127.0.0.1", "127.0.0.1:8181", "[::1]:80", "localhost", "LocalHost:1", "budget.internal:8181", "other.internal"] {
+    for host in [
+        "127.0.0.1",
+        "127.0.0.1:8181",
+        "[::1]:80",
+        "localhost",
+        "LocalHost:1",
+        "budget.internal:8181",
+        "other.internal",
+    ] {
         serve.ask(get("/livez").host(host)).await.done();
     }
     for path in ["/", "/livez", "/v1/status", "/v1/events", "/nowhere"] {
@@ -98,7 +109,19 @@ async fn a_head_that_does_not_come_in_and_a_connection_nobody_uses_are_closed() 
 #[tokio::test]
 async fn what_is_not_there_and_what_does_not_go_that_way_are_told_apart() {
     let serve = off().await;
-    for path in ["/v1", "/v1/", "/v1/acquire/", "/v1/acquire/x", "/admin", "/v1/admin/", "/v1/calls/x", "/%00", "//livez", "/../x", "/가"] {
+    for path in [
+        "/v1",
+        "/v1/",
+        "/v1/acquire/",
+        "/v1/acquire/x",
+        "/admin",
+        "/v1/admin/",
+        "/v1/calls/x",
+        "/%00",
+        "//livez",
+        "/../x",
+        "/가",
+    ] {
         serve.ask(get(path)).await.refused(404, "CALL_BUDGET_NO_SUCH_PATH");
     }
     for (method, path, allowed) in [
@@ -115,7 +138,9 @@ async fn what_is_not_there_and_what_does_not_go_that_way_are_told_apart() {
         assert_eq!(answer.header("allow"), Some(allowed), "{method} {path}");
         answer.refused(405, "CALL_BUDGET_NO_SUCH_METHOD");
     }
-    let preflight = ask("OPTIONS", "/v1/acquire").header("Origin", "http://evil.example").header("Access-Control-Request-Method", "POST");
+    let preflight = ask("OPTIONS", "/v1/acquire")
+        .header("Origin", "http://evil.example")
+        .header("Access-Control-Request-Method", "POST");
     let answer = serve.ask(preflight).await;
     assert!(!answer.head.to_lowercase().contains("access-control"), "{}", answer.head);
 }

@@ -157,9 +157,7 @@ async fn a_retry_after_is_obeyed_and_no_longer_than_the_table_allows() {
 async fn a_refused_key_holds_its_credential_and_nobody_elses_until_it_changes() {
     let database = database().await;
     let serve = Serve::start(&database.url, how()).await;
-    let with = |credential: &str, revision: u64| {
-        json!({"surface": "kis/real/balance", "credential": credential, "revision": revision, "max_wait_ms": 10_000})
-    };
+    let with = |credential: &str, revision: u64| json!({"surface": "kis/real/balance", "credential": credential, "revision": revision, "max_wait_ms": 10_000});
     let call = serve.ask(post("/v1/calls", &with("desk-1", 1))).await.done();
     serve.settle(&call, json!({"status": 403, "code": "EGW00103"})).await.done();
     let spent = granted(&database).await;
@@ -211,7 +209,8 @@ async fn what_cannot_be_is_refused_by_its_name_and_the_call_can_still_be_settled
         (r#"{}"#, "either status"),
         (r#"[200]"#, "object"),
     ] {
-        let problem = serve.ask(crate::wire::ask("POST", &path).body(body)).await.refused(400, "CALL_BUDGET_BAD_REQUEST");
+        let problem =
+            serve.ask(crate::wire::ask("POST", &path).body(body)).await.refused(400, "CALL_BUDGET_BAD_REQUEST");
         assert!(problem.to_string().contains(named), "{body}: {problem}");
     }
     serve.settle(&call, json!({"status": 200})).await.done();

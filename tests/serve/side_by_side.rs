@@ -17,9 +17,7 @@ async fn one_of_two_is_killed_under_load_and_no_caller_of_the_other_is_disturbed
     let (one, other) = (Serve::start(&database.url, How::on()).await, Serve::start(&database.url, How::on()).await);
     let begin = SystemClock.now();
     let until = begin + Duration::from_secs(9);
-    let callers = |address| -> JoinSet<_> {
-        (0..15).map(|_| honest_caller(address, vendor.addr(), until)).collect()
-    };
+    let callers = |address| -> JoinSet<_> { (0..15).map(|_| honest_caller(address, vendor.addr(), until)).collect() };
     let (doomed, kept) = (callers(one.address), callers(other.address));
     SystemClock.sleep_until(begin + Duration::from_secs(3)).await;
     one.signal(Signal::KILL);

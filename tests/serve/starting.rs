@@ -35,14 +35,22 @@ async fn an_address_that_others_can_reach_wants_a_token_for_callers() {
 #[tokio::test]
 async fn a_token_file_that_holds_no_token_stops_the_start_and_is_named() {
     for (flag, setting) in [("--admin-token-file", "admin_token_file"), ("--caller-token-file", "caller_token_file")] {
-        for text in ["", "\n", "short-token", "two words are no token here", "\nnot-a-real-token-on-line-2", "not-a-real-토큰-토큰-토큰"] {
+        for text in [
+            "",
+            "\n",
+            "short-token",
+            "two words are no token here",
+            "\nnot-a-real-token-on-line-2",
+            "not-a-real-토큰-토큰-토큰",
+        ] {
             let how = How::default().file("token", text).argument(flag, "token");
             fails(how, 2, &[setting, "token", "16"]).await;
         }
         fails(How::default().argument(flag, "missing"), 2, &[setting, "missing", "cannot be read"]).await;
         fails(How::default().argument(flag, "."), 2, &[setting, "cannot be read"]).await;
     }
-    let same = How::default().file("one", ADMIN).argument("--admin-token-file", "one").argument("--caller-token-file", "one");
+    let same =
+        How::default().file("one", ADMIN).argument("--admin-token-file", "one").argument("--caller-token-file", "one");
     fails(same, 2, &["the same token"]).await;
 }
 
@@ -59,7 +67,10 @@ async fn a_setting_that_is_not_known_stops_the_start_with_the_nearest_that_is() 
     for (how, words) in [
         (How::default().settings("[serve]\nadmin_token_fil = \"x\"\n"), ["admin_token_fil", "admin_token_file"]),
         (How::default().variable("CALL_BUDGET_SERVE_MAX_CONNECTION", "5"), ["max_connection", "max_connections"]),
-        (How::default().variable("CALL_BUDGET_SERVE_ADMIN_TOKEN", "not-a-real-token"), ["admin_token", "admin_token_file"]),
+        (
+            How::default().variable("CALL_BUDGET_SERVE_ADMIN_TOKEN", "not-a-real-token"),
+            ["admin_token", "admin_token_file"],
+        ),
         (How::default().settings("[serve]\nzzz = 1\n"), ["zzz", "known are listen"]),
     ] {
         fails(how, 2, &words).await;

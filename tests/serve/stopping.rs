@@ -54,7 +54,10 @@ async fn nothing_that_hangs_keeps_it_longer_than_five_seconds() {
     let (mut half, mut fresh) = (serve.wire().await, serve.wire().await);
     half.send("POST /v1/acquire HTTP/1.1\r\nHost: local").await;
     let mut body = serve.wire().await;
-    body.send("POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{").await;
+    body.send(
+        "POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    )
+    .await;
     let mut events = serve.wire().await;
     events.send(&get("/v1/events").bytes()).await;
     events.event().await.unwrap();

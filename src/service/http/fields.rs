@@ -37,6 +37,7 @@ impl Fields {
         }
         let current = RefCell::new(String::new());
         let fields = self.0.into_iter().inspect(|(name, _)| name.clone_into(&mut current.borrow_mut()));
+        let fields = fields.map(|(name, value)| (name, whole(value)));
         let read = T::deserialize(MapDeserializer::<_, serde_json::Error>::new(fields));
         read.map_err(|error| wrong(&current.borrow(), &error.to_string()))
     }
@@ -67,6 +68,17 @@ impl<'de> Deserialize<'de> for Fields {
             }
         }
         deserializer.deserialize_map(Object)
+    }
+}
+
+/// A whole number is one, however it is written: `3.0` is 3.
+fn whole(value: Value) -> Value {
+    const MOST: f64 = (1_u64 << 53) as f64;
+    match value.as_f64() {
+        Some(number) if value.is_f64() && number.fract() == 0.0 && (0.0..=MOST).contains(&number) => {
+            Value::from(number as u64)
+        }
+        _ => value,
     }
 }
 
@@ -130,6 +142,8 @@ mod tests {
         let order = read(r#"{"budget": "a", "cost": 3, "how": "not_sent"}"#).unwrap();
         assert_eq!(order, Order { budget: "a".into(), cost: 3, how: Some(How::NotSent) });
         assert_eq!(read(r#"{"budget": "a", "how": null}"#).unwrap().how, None);
+        assert_eq!(read(r#"{"budget": "a", "cost": 3.0}"#).unwrap().cost, 3);
+        assert_eq!(read(r#"{"budget": "a", "cost": 3e2}"#).unwrap().cost, 300);
     }
 
     #[test]

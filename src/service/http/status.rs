@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 
 use super::House;
-use super::json::ms;
 use super::lookout::Seen;
 use crate::BreakerReport;
 use crate::clock::{Clock, SystemClock};
@@ -46,7 +45,7 @@ struct ServiceLine {
 struct StoreLine {
     reachable: bool,
     why: Option<String>,
-    age_ms: Option<f64>,
+    age_ms: Option<u64>,
 }
 
 /// A breaker of this service as it is now.
@@ -97,7 +96,11 @@ impl Status {
                 waiting: house.waiting.load(Ordering::Relaxed),
                 open_calls: house.calls.count(),
             },
-            store: StoreLine { reachable, why: seen.why, age_ms: age.map(ms) },
+            store: StoreLine {
+                reachable,
+                why: seen.why,
+                age_ms: age.map(|age| age.as_millis().try_into().unwrap_or(u64::MAX)),
+            },
             server,
             budgets,
             breakers,
