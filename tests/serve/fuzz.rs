@@ -8,10 +8,12 @@ use std::process::Stdio;
 use crate::wire::get;
 use crate::{ADMIN, CALLER, How, SURFACES, Serve, database};
 
-/// 503 says "not now", and is in the document; a cost that this budget does not allow is right by the document and yet a 400.
+/// 503 says "not now", and is in the document; a cost that this budget does not allow is right by the document and yet a 400;
+/// where there is no admin token, a missing one is not the reason.
 const CONFIG: &str = r#"
 [checks]
 not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "503"]
+missing_required_header.expected-statuses = ["401", "403"]
 
 [[operations]]
 include-path = ["/v1/acquire", "/v1/calls"]
