@@ -1,5 +1,6 @@
 //! `GET /v1/events`: the whole picture once a second.
 
+use call_budget::clock::{Clock, SystemClock};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -69,7 +70,10 @@ async fn it_ends_when_the_service_stops() {
     let mut events = stream(&serve).await;
     events.event().await.unwrap();
     events.event().await.unwrap();
+    let began = SystemClock.now();
     serve.signal(Signal::TERM);
     while events.event().await.is_ok() {}
+    let took = SystemClock.now().saturating_since(began);
+    assert!(took.as_millis() < 3500, "it ends by itself, not by force: {took:?}");
     assert_eq!(serve.ended().await.code(), Some(0));
 }
