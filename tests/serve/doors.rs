@@ -205,6 +205,22 @@ async fn more_connections_than_there_may_be_wait_and_none_is_lost() {
 }
 
 #[tokio::test]
+async fn a_caller_whose_machine_vanished_is_noticed_within_half_a_minute() {
+    let serve = off().await;
+    let mut wire = serve.wire().await;
+    wire.ask(&get("/livez")).await.done();
+    // Nothing here can make a machine vanish: the kernel tells which timer runs for the connection. 2: it asks whether
+    // somebody is there, and in how many hundredths of a second.
+    let (ours, theirs) = (serve.address.port(), wire.0.get_ref().local_addr().unwrap().port());
+    let Ok(connections) = std::fs::read_to_string("/proc/net/tcp") else { return };
+    let ends = format!("0100007F:{ours:04X} 0100007F:{theirs:04X}");
+    let line = connections.lines().find(|line| line.contains(&ends)).unwrap_or_else(|| panic!("{ends}: {connections}"));
+    let timer = line.split_whitespace().nth(5).unwrap();
+    let hundredths = timer.strip_prefix("02:").map(|at| u32::from_str_radix(at, 16).unwrap());
+    assert!(hundredths.is_some_and(|at| at <= 1500), "{line}");
+}
+
+#[tokio::test]
 async fn nonsense_on_the_wire_ends_its_own_connection_and_nothing_else() {
     let database = database().await;
     let serve = Serve::start(&database.url, How::on()).await;
