@@ -17,7 +17,7 @@ use connection::environment::Environment;
 pub mod connection;
 mod duration;
 mod layers;
-mod nearest;
+pub(crate) mod nearest;
 mod secret;
 pub mod surfaces;
 

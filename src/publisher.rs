@@ -32,6 +32,7 @@ pub(crate) struct Publisher(Arc<Owner>);
 struct Owner(Arc<dyn Desk>);
 
 trait Desk: Send + Sync {
+    fn process(&self) -> i64;
     fn changed(self: Arc<Self>);
     fn close(&self);
 }
@@ -48,6 +49,11 @@ impl Publisher {
     ) -> Self {
         let (process, state, woken) = (fastrand::i64(0..), Mutex::default(), Notify::new());
         Self(Arc::new(Owner(Arc::new(Post { clock, store, store_call, look: Box::new(look), process, state, woken }))))
+    }
+
+    /// The number under which the store shows this process.
+    pub fn process(&self) -> i64 {
+        self.0.0.process()
     }
 
     /// A breaker changed: publishes soon, at most once a second, and every 10 s until all are closed.
@@ -98,6 +104,10 @@ struct State {
 }
 
 impl<C: Clock, S: Store> Desk for Post<C, S> {
+    fn process(&self) -> i64 {
+        self.process
+    }
+
     fn changed(self: Arc<Self>) {
         let now = self.clock.now();
         let (number, before) = {

@@ -89,6 +89,11 @@ impl<C: Clock, S: Store> Front<C, S> {
         self.board.figures()
     }
 
+    /// The number under which the store shows this process; none while nothing is shown.
+    pub(super) fn process(&self) -> Option<i64> {
+        self.publisher.as_ref().map(Publisher::process)
+    }
+
     /// What is held has changed: people may want to see it.
     pub(super) fn changed(&self) {
         if let Some(publisher) = &self.publisher {

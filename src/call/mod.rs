@@ -124,6 +124,11 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
         self.front().board.reports()
     }
 
+    /// The number under which the breakers of this process are shown to the whole fleet; `None` while the switch is off.
+    pub fn process(&self) -> Option<i64> {
+        self.front().process()
+    }
+
     /// How often vendors have said "too many" since start, by their own code.
     pub fn throttled(&self) -> BTreeMap<Arc<str>, u64> {
         self.front().throttled.read()

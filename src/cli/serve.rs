@@ -1,7 +1,10 @@
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::command_error::CommandError;
 use super::database::Database;
@@ -35,6 +38,9 @@ pub struct Serve {
     /// Connections at once, 1 to 100000 [default: 2000]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
+    /// Ask the service that listens there whether it lives, and end: 0 or 1
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     database: Database,
 }
@@ -48,6 +54,9 @@ impl Serve {
         settings.caller_token_file = self.caller_token_file.or(settings.caller_token_file);
         settings.allowed_hosts.extend(self.allow_hosts);
         settings.max_connections = self.max_connections.unwrap_or(settings.max_connections);
+        if self.check {
+            return check(settings.listen).await;
+        }
         // Before the address is told: whoever reads it may stop the service at once.
         let interrupted = super::interrupted();
         let service = Service::start(&shared, settings).await.map_err(|error| match error {
@@ -57,10 +66,9 @@ impl Serve {
         })?;
         print(&format!("listening on http://{}", service.address()));
         if !shared.enabled {
-            eprintln!(
-                "call-budget: call_budget_enabled is false: acquire keeps this process's own pace; \
-                 to share the budget, set CALL_BUDGET_ENABLED=true and start it again"
-            );
+            let way_out =
+                "each class keeps this process's own pace; CALL_BUDGET_ENABLED=true and a new start share the limit";
+            tracing::warn!(way_out, "call_budget_switch_off");
         }
         let signal = interrupted.await;
         tracing::info!(signal, "call_budget_service_stopping");
@@ -68,3 +76,28 @@ impl Serve {
         Ok(())
     }
 }
+
+/// For a container's health check: there is no other program in the image that could ask.
+async fn check(mut address: SocketAddr) -> Result<(), CommandError> {
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    let ask = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let said = match tokio::time::timeout(CHECK_WITHIN, ask).await {
+        Ok(Ok(answer)) if answer.starts_with(b"HTTP/1.1 200 ") => return Ok(()),
+        Ok(Ok(_)) => "what listens there does not say that it lives".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", CHECK_WITHIN.as_secs()),
+    };
+    Err(CommandError::failed(format!("no service lives at {address}: {said}")))
+}
+
+const CHECK_WITHIN: Duration = Duration::from_secs(4);
+const LONGEST_ANSWER: u64 = 64 * 1024;

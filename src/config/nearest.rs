@@ -1,7 +1,7 @@
 //! Which known name somebody meant.
 
 /// The known name that is most like this one, if one is near enough to be meant.
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Below this, two names share letters by chance.
     const NEAR: f64 = 0.75;
     known

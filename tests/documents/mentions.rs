@@ -24,7 +24,11 @@ fn mentions(text: &str) -> impl Iterator<Item = &str> {
 fn fault(mention: &str, helps: &mut BTreeMap<String, Option<String>>) -> Option<String> {
     let words: Vec<&str> = mention.split_whitespace().skip(1).take_while(|word| *word != "--").collect();
     // `call-budget budget ...` speaks of them all; a version is no command.
-    let mut command: Vec<&str> = words.iter().copied().take_while(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-')).collect();
+    let mut command: Vec<&str> = words
+        .iter()
+        .copied()
+        .take_while(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-'))
+        .collect();
     let mut help = None;
     // Behind the command stand names: the longest that is one.
     while !command.is_empty() && help.is_none() {
@@ -33,11 +37,20 @@ fn fault(mention: &str, helps: &mut BTreeMap<String, Option<String>>) -> Option<
             command.pop();
         }
     }
-    let Some(help) = help.or_else(|| words.first().is_some_and(|word| word.starts_with("--")).then(|| help_of(&[])).flatten()) else {
+    let Some(help) =
+        help.or_else(|| words.first().is_some_and(|word| word.starts_with("--")).then(|| help_of(&[])).flatten())
+    else {
         return Some("there is no such command".to_owned());
     };
-    let option = |word: &&str| word.starts_with("--").then(|| word.split('=').next().unwrap_or_default().trim_end_matches([',', '.']).to_owned());
-    words.iter().filter_map(option).find(|option| !help.contains(option)).map(|option| format!("it has no option {option}"))
+    let option = |word: &&str| {
+        word.starts_with("--")
+            .then(|| word.split('=').next().unwrap_or_default().trim_end_matches([',', '.']).to_owned())
+    };
+    words
+        .iter()
+        .filter_map(option)
+        .find(|option| !help.contains(option))
+        .map(|option| format!("it has no option {option}"))
 }
 
 fn help_of(command: &[&str]) -> Option<String> {

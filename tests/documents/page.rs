@@ -40,16 +40,24 @@ pub fn all() -> Vec<(String, String)> {
     let mut pages = vec![PathBuf::from("README.md"), PathBuf::from("CHANGELOG.md")];
     for folder in ["docs", "docs/ko"] {
         let files = std::fs::read_dir(root().join(folder)).unwrap().map(|file| file.unwrap().file_name());
-        pages.extend(files.map(|name| Path::new(folder).join(name)).filter(|path| path.extension().is_some_and(|e| e == "md")));
+        pages.extend(
+            files.map(|name| Path::new(folder).join(name)).filter(|path| path.extension().is_some_and(|e| e == "md")),
+        );
     }
     assert!(pages.len() > 12, "{pages:?}");
-    pages.into_iter().map(|page| (page.display().to_string(), std::fs::read_to_string(root().join(page)).unwrap())).collect()
+    pages
+        .into_iter()
+        .map(|page| (page.display().to_string(), std::fs::read_to_string(root().join(page)).unwrap()))
+        .collect()
 }
 
 impl Page {
     pub fn of(name: &str) -> Self {
         let text = std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let blocks = text.split("\n```sh\n").skip(1).filter_map(|rest| rest.split_once("\n```").map(|(block, _)| block.to_owned()));
+        let blocks = text
+            .split("\n```sh\n")
+            .skip(1)
+            .filter_map(|rest| rest.split_once("\n```").map(|(block, _)| block.to_owned()));
         Self { name: name.to_owned(), blocks: blocks.collect() }
     }
 
@@ -57,7 +65,9 @@ impl Page {
     pub fn commands(&self) -> Vec<String> {
         let lines = self.blocks.iter().flat_map(|block| block.lines());
         let lines = lines.map(|line| line.split("    # ").next().unwrap_or_default().trim().to_owned());
-        lines.filter(|line| !line.is_empty() && !STARTED_BY_OTHERS.iter().any(|other| line.starts_with(other))).collect()
+        lines
+            .filter(|line| !line.is_empty() && !STARTED_BY_OTHERS.iter().any(|other| line.starts_with(other)))
+            .collect()
     }
 
     /// Runs its commands in one shell, the first that fails ends it.
@@ -94,10 +104,13 @@ impl Page {
         let mut shell = shell.spawn().unwrap();
         let group = shell.id().unwrap();
         // What a page starts in the background ends with it.
-        let script = format!("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{prepared}\necho BEGIN\n{commands}\necho END\n");
+        let script =
+            format!("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{prepared}\necho BEGIN\n{commands}\necho END\n");
         shell.stdin.take().unwrap().write_all(script.as_bytes()).await.unwrap();
         let output = tokio::time::timeout(PATIENCE, shell.wait_with_output()).await;
-        let output = output.unwrap_or_else(|_| panic!("{}: its commands (process group {group}) did not end", self.name)).unwrap();
+        let output = output
+            .unwrap_or_else(|_| panic!("{}: its commands (process group {group}) did not end", self.name))
+            .unwrap();
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success() && text.contains("END"), "{}: {}\n{text}", self.name, output.status);
         vendor.stop().await;

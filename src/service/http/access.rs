@@ -14,7 +14,7 @@ use super::House;
 use super::problem::Problem;
 
 /// A bearer token. Nothing prints it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(super) struct Token(Box<[u8]>);
 
 /// What is asked of whom. Without a caller token, everybody on this machine may call and look.
@@ -80,8 +80,12 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
+/// None where it is not said, or said twice: who stands between might have looked at the other.
 fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
-    uri.authority().map(|authority| authority.as_str()).or_else(|| headers.get(HOST)?.to_str().ok())
+    let mut given = headers.get_all(HOST).iter();
+    let (first, another) = (given.next(), given.next());
+    let named = uri.authority().map(|authority| authority.as_str()).or_else(|| first?.to_str().ok());
+    named.filter(|_| another.is_none())
 }
 
 /// Addresses cannot be made to lead elsewhere; names can.

@@ -24,7 +24,7 @@ pub(super) struct Wanted {
     budget: String,
     class: String,
     #[serde(default = "one")]
-    cost: u32,
+    cost: u64,
     max_wait_ms: Option<u64>,
 }
 
@@ -56,10 +56,10 @@ pub(super) async fn acquire(
     Extension(entered): Extension<Entered>,
     Json(wanted): Json<Wanted>,
 ) -> Result<Json<Leave>, Problem> {
-    let Wanted { budget, class, cost, max_wait_ms } = wanted;
+    let Wanted { budget, class, cost: units, max_wait_ms } = wanted;
     check_name("budget", &budget)?;
     check_name("class", &class)?;
-    check_cost(cost)?;
+    let cost = cost(units)?;
     let deadline = SystemClock.now() + max_wait(max_wait_ms)?.unwrap_or(house.budgets.max_wait());
     let _waiting = house.waits();
     loop {
@@ -83,12 +83,11 @@ pub(super) async fn unless_stopped<T>(house: &House, work: impl Future<Output = 
     }
 }
 
-pub(super) fn check_cost(cost: u32) -> Result<(), Problem> {
+pub(super) fn cost(units: u64) -> Result<u32, Problem> {
     const HIGHEST: u32 = i32::MAX.unsigned_abs();
-    if (1..=HIGHEST).contains(&cost) {
-        Ok(())
-    } else {
-        Err(Problem::bad_request(format!("cost is {cost}: a call costs at least 1, and at most the budget's max_cost")))
+    match u32::try_from(units) {
+        Ok(cost @ 1..=HIGHEST) => Ok(cost),
+        _ => Err(Problem::bad_request(format!("cost is {units}: it is at least 1, and at most the budget's max_cost"))),
     }
 }
 
@@ -114,6 +113,6 @@ pub(super) fn max_wait(ms: Option<u64>) -> Result<Option<Duration>, Problem> {
     }
 }
 
-pub(super) const fn one() -> u32 {
+pub(super) const fn one() -> u64 {
     1
 }

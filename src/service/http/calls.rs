@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::House;
-use super::acquire::{Entered, Leave, check_cost, check_name, max_wait, one, unless_stopped};
+use super::acquire::{Entered, Leave, check_name, cost, max_wait, one, unless_stopped};
 use super::json::{Json, Named, ms};
+use super::outcome::{Said, Settled};
 use super::problem::Problem;
 use crate::clock::{Clock, SystemClock};
 use crate::policy::Instant;
-use crate::policy::verdict::{Broken, Finding, Verdict};
 use crate::store::PostgresStore;
-use crate::{CallOptions, Credential, Guarded, Told};
+use crate::{CallOptions, Credential, Guarded};
 
 /// A call that nobody settles for so long is lost.
 const LOST_AFTER: Duration = Duration::from_secs(60);
@@ -29,8 +29,8 @@ const MOST_OPEN: usize = 10_000;
 type Call = Guarded<SystemClock, PostgresStore>;
 
 /// The calls that are out, by their id.
-#[derive(Default)]
 pub(super) struct OpenCalls {
+    lost_after: Duration,
     open: Mutex<HashMap<u128, Open>>,
     lost: AtomicU64,
     settled: Notify,
@@ -41,7 +41,17 @@ struct Open {
     lost_at: Instant,
 }
 
+impl Default for OpenCalls {
+    fn default() -> Self {
+        Self::lost_after(LOST_AFTER)
+    }
+}
+
 impl OpenCalls {
+    fn lost_after(lost_after: Duration) -> Self {
+        Self { lost_after, open: Mutex::default(), lost: AtomicU64::new(0), settled: Notify::new() }
+    }
+
     pub fn count(&self) -> usize {
         self.open().len()
     }
@@ -52,7 +62,7 @@ impl OpenCalls {
 
     fn keep(&self, call: Call) -> String {
         let id = fastrand::u128(..);
-        self.open().insert(id, Open { call, lost_at: SystemClock.now() + LOST_AFTER });
+        self.open().insert(id, Open { call, lost_at: SystemClock.now() + self.lost_after });
         format!("{id:032x}")
     }
 
@@ -62,7 +72,12 @@ impl OpenCalls {
         let number = u128::from_str_radix(id, 16).ok().filter(|number| format!("{number:032x}") == id)?;
         let open = self.open().remove(&number)?;
         self.settled.notify_waiters();
-        (SystemClock.now() < open.lost_at).then_some(open.call)
+        if SystemClock.now() < open.lost_at {
+            return Some(open.call);
+        }
+        // The sweep was about to come.
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        None
     }
 
     fn give_up_lost(&self) {
@@ -106,7 +121,7 @@ pub(super) struct Wanted {
     credential: Option<String>,
     revision: Option<u64>,
     #[serde(default = "one")]
-    cost: u32,
+    cost: u64,
     max_wait_ms: Option<u64>,
 }
 
@@ -123,7 +138,7 @@ pub(super) async fn begin(
     Extension(entered): Extension<Entered>,
     Json(wanted): Json<Wanted>,
 ) -> Result<Json<Begun>, Problem> {
-    check_cost(wanted.cost)?;
+    let cost = cost(wanted.cost)?;
     check_name("surface", &wanted.surface)?;
     if let Some(class) = &wanted.class {
         check_name("class", class)?;
@@ -138,7 +153,7 @@ pub(super) async fn begin(
     let credential = credential.revision(wanted.revision.unwrap_or_default());
     let options = CallOptions {
         class: wanted.class.map(Into::into),
-        cost: wanted.cost,
+        cost,
         max_wait: max_wait(wanted.max_wait_ms)?,
         idempotent: None,
     };
@@ -150,135 +165,101 @@ pub(super) async fn begin(
     Ok(Json(Begun { id, leave: Leave::new(entered, nonce, closes_at), attempt_timeout_ms }))
 }
 
-/// What the caller has seen of it.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "either status (100 to 599, with code, text, retry_after_ms) or error; elapsed_ms with both"
-)]
-pub(super) enum Outcome {
-    Answer(AnswerSeen),
-    Broken(BrokenSeen),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AnswerSeen {
-    status: u16,
-    code: Option<String>,
-    text: Option<String>,
-    retry_after_ms: Option<u64>,
-    elapsed_ms: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BrokenSeen {
-    error: How,
-    elapsed_ms: Option<f64>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum How {
-    NotConnected,
-    Interrupted,
-    TimedOut,
-    NotSent,
-}
-
-/// What the vendor's table makes of it.
-#[derive(Serialize)]
-pub(super) struct Settled {
-    verdict: &'static str,
-    code: Option<String>,
-    meaning: String,
-    throttled: bool,
-    outcome_unknown: bool,
-    never_again: bool,
-    no_data: bool,
-}
-
 pub(super) async fn settle(
     State(house): State<Arc<House>>,
     Named(id): Named,
-    Json(outcome): Json<Outcome>,
+    Json(said): Json<Said>,
 ) -> Result<Json<Settled>, Problem> {
     // Before the call is taken: a slip can be mended.
-    let elapsed = outcome.elapsed()?;
-    outcome.check()?;
+    let outcome = said.outcome()?;
     let Some(call) = house.calls.take(&id) else {
         return Err(Problem::unknown(
             "CALL_BUDGET_UNKNOWN_CALL",
             "no such call is out here: it was settled or lost (60 s), or another service began it",
         ));
     };
-    let told = match &outcome {
-        Outcome::Answer(seen) => Told::Answer {
-            status: seen.status,
-            code: seen.code.as_deref(),
-            text: seen.text.as_deref(),
-            retry_after: seen.retry_after_ms.map(Duration::from_millis),
-        },
-        Outcome::Broken(BrokenSeen { error, .. }) => Told::Broken(match error {
-            How::NotConnected => Broken::NotConnected,
-            How::Interrupted => Broken::Interrupted,
-            How::TimedOut => Broken::TimedOut,
-            How::NotSent => {
-                call.not_sent();
-                return Ok(Json(Settled::not_sent()));
-            }
-        }),
-    };
-    Ok(Json(call.settle(told, elapsed).into()))
-}
-
-impl Outcome {
-    fn elapsed(&self) -> Result<Option<Duration>, Problem> {
-        let (Outcome::Answer(AnswerSeen { elapsed_ms, .. }) | Outcome::Broken(BrokenSeen { elapsed_ms, .. })) = self;
-        let duration = |ms: f64| Duration::try_from_secs_f64(ms / 1000.0);
-        elapsed_ms
-            .map(duration)
-            .transpose()
-            .map_err(|_| Problem::bad_request("elapsed_ms is a number of milliseconds, not below 0"))
-    }
-
-    fn check(&self) -> Result<(), Problem> {
-        match self {
-            Outcome::Answer(seen) if !(100..=599).contains(&seen.status) => {
-                Err(Problem::bad_request(format!("status is {}: it lies between 100 and 599", seen.status)))
-            }
-            _ => Ok(()),
+    Ok(Json(match outcome.told() {
+        Some(told) => call.settle(told, outcome.elapsed).into(),
+        None => {
+            call.not_sent();
+            Settled::not_sent()
         }
-    }
+    }))
 }
 
-impl Settled {
-    fn not_sent() -> Self {
-        Self {
-            verdict: word(Verdict::None),
-            code: None,
-            meaning: "It was not sent: nothing was seen of the vendor, and the slot is spent.".into(),
-            throttled: false,
-            outcome_unknown: false,
-            never_again: false,
-            no_data: false,
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{CallBudget, CallError, Settings, Told};
+
+    const SETTINGS: &str = r#"
+        polite_interval = "0s"
+        [breaker.quick]
+        streak = 2
+        schedule = ["10ms"]
+        [surface."mine/prices"]
+        budget = "mine"
+        class = "batch"
+        vendor = "http-shared-key"
+        breaker = "quick"
+        idempotent = true
+    "#;
+
+    fn budgets() -> CallBudget {
+        CallBudget::new(&Settings::of_toml(SETTINGS, Path::new("")).unwrap()).unwrap()
+    }
+
+    async fn begun(budgets: &CallBudget) -> Result<Call, CallError> {
+        budgets.guard("mine/prices", &Credential::default(), CallOptions::default()).await
+    }
+
+    #[tokio::test]
+    async fn a_call_is_settled_once_and_only_by_its_very_id() {
+        let (budgets, calls) = (budgets(), OpenCalls::default());
+        let id = calls.keep(begun(&budgets).await.unwrap());
+        for other in [id.to_uppercase() + " ", format!("+{id}"), format!("0{id}"), String::new(), id[1..].to_owned()] {
+            assert!(calls.take(&other).is_none(), "{other}");
         }
+        assert!(calls.take(&id).is_some());
+        assert!(calls.take(&id).is_none());
     }
-}
 
-impl From<Finding> for Settled {
-    fn from(finding: Finding) -> Self {
-        let Finding { verdict, code, throttled, outcome_unknown, never_again, no_data, meaning, .. } = finding;
-        let (code, meaning) = (code.map(|code| code.to_string()), meaning.to_string());
-        Self { verdict: word(verdict), code, meaning, throttled, outcome_unknown, never_again, no_data }
+    #[tokio::test]
+    async fn a_call_that_nobody_settles_is_lost_when_its_time_is_over_and_not_before() {
+        let (budgets, calls) = (budgets(), OpenCalls::lost_after(Duration::from_millis(50)));
+        let kept = SystemClock.now();
+        let id = calls.keep(begun(&budgets).await.unwrap());
+        calls.give_up_lost();
+        let early = calls.count();
+        assert!(early == 1 || SystemClock.now() >= kept + Duration::from_millis(50));
+        SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(50)).await;
+        // Before anybody sweeps, too.
+        assert!(calls.take(&id).is_none());
+        calls.keep(begun(&budgets).await.unwrap());
+        SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(50)).await;
+        calls.give_up_lost();
+        assert_eq!((calls.count(), calls.lost.load(Ordering::Relaxed)), (0, 2));
     }
-}
 
-const fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Good => "good",
-        Verdict::Bad => "bad",
-        Verdict::None => "none",
+    #[tokio::test]
+    async fn a_probe_that_is_lost_gives_its_place_to_another() {
+        let (budgets, calls) = (budgets(), OpenCalls::lost_after(Duration::ZERO));
+        for _ in 0..2 {
+            let call = begun(&budgets).await.unwrap();
+            call.settle(Told::Broken(crate::policy::verdict::Broken::TimedOut), None);
+        }
+        assert!(matches!(begun(&budgets).await, Err(CallError::CircuitOpen { .. })));
+        SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(20)).await;
+        calls.keep(begun(&budgets).await.expect("a probe may go"));
+        assert!(matches!(begun(&budgets).await, Err(CallError::CircuitOpen { .. })), "one probe at a time");
+        calls.give_up_lost();
+        assert_eq!(calls.count(), 0);
+        // Its being lost is a failure like another: the breaker waits once more, and then lets the next one through.
+        SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(20)).await;
+        let next = begun(&budgets).await.expect("its place is free");
+        next.settle(Told::Answer { status: 200, code: None, text: None, retry_after: None }, None);
+        assert!(begun(&budgets).await.is_ok(), "a good probe closes it");
     }
 }

@@ -10,6 +10,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -19,6 +20,12 @@ use crate::policy::Instant;
 
 /// For the head of a request to come in, and for the next one to begin.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// A silent connection is asked whether somebody is there after so long, and ended when nobody says so: 30 s in all.
+const ASK_AFTER: Duration = Duration::from_secs(15);
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const ASK_TIMES: u32 = 3;
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_MS: u32 = 30_000;
 /// No descriptor is left, or the like: others may end meanwhile.
 const AFTER_REFUSAL: Duration = Duration::from_millis(50);
 
@@ -103,6 +110,8 @@ async fn next(listener: &TcpListener, places: &Arc<Semaphore>) -> (OwnedSemaphor
             Ok((stream, _)) => {
                 // Answers are small, and callers wait for them.
                 let _ = stream.set_nodelay(true);
+                // Where it cannot be set, a caller that vanished is waited for until its own time is over.
+                let _ = notices_who_vanished(&stream);
                 return (place, stream);
             }
             Err(error) => {
@@ -111,6 +120,17 @@ async fn next(listener: &TcpListener, places: &Arc<Semaphore>) -> (OwnedSemaphor
             }
         }
     }
+}
+
+/// A machine that is gone hangs up on nobody: without this its callers would wait on here, and slots be granted to them.
+fn notices_who_vanished(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, ASK_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, ASK_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, ASK_TIMES)?;
+    // Nobody is asked while an answer, or an event, is on its way.
+    #[cfg(target_os = "linux")]
+    sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MS)?;
+    sockopt::set_socket_keepalive(stream, true)
 }
 
 async fn closing(told: &mut watch::Receiver<Option<Instant>>) -> Instant {

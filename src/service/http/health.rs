@@ -1,13 +1,18 @@
-//! Whether it lives, and whether to send it callers.
+//! Whether it lives, whether to send it callers, and its figures.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use serde::Serialize;
 
 use super::House;
 use super::json::Json;
+use crate::clock::{Clock, SystemClock};
+use crate::service::metrics::{self, ServiceFigures};
 
 #[derive(Serialize)]
 pub(super) struct Ready {
@@ -25,10 +30,28 @@ pub(super) async fn ready(State(house): State<Arc<House>>) -> (StatusCode, Json<
     let why = if house.is_stopping() {
         Some("it stops".to_owned())
     } else if house.enabled {
-        house.lookout.look().await.why
+        // Everybody may ask this: where the store is and what it said is told to those who may look.
+        house.lookout.look().await.why.map(|_| "the store cannot be used: GET /v1/status says why".to_owned())
     } else {
         None
     };
     let status = if why.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(Ready { ready: why.is_none(), why }))
+}
+
+/// What Prometheus reads.
+pub(super) async fn metrics(State(house): State<Arc<House>>) -> impl IntoResponse {
+    // While the switch is on somebody looks once a second anyway.
+    let seen = house.lookout.known();
+    let reachable = house.enabled.then(|| seen.is_reachable());
+    let service = ServiceFigures {
+        enabled: house.enabled,
+        uptime: SystemClock.now().saturating_since(house.started),
+        waiting: house.waiting.load(Ordering::Relaxed),
+        open_calls: house.calls.count(),
+        store_reachable: reachable,
+        http: house.http.read(),
+    };
+    let report = seen.report.as_deref().zip(seen.age());
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&house.budgets.figures(), &service, report))
 }

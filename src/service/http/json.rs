@@ -9,13 +9,16 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::fields::Fields;
 use super::problem::Problem;
 
 const LONGEST_BODY: usize = 64 * 1024;
+/// Of what is longer, so much is read and left: whoever sends it can then read why it is refused.
+const LONGEST_LEFT: usize = 1024 * 1024;
 /// For a body to come in whole.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -35,8 +38,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
             ));
         }
         let body = whole(request.into_body()).await?;
-        let read = serde_json::from_slice(&body);
-        read.map(Json).map_err(|error| Problem::bad_request(format!("the body is not what this path takes: {error}")))
+        let read = Fields::of_json(&body).and_then(Fields::read);
+        read.map(Json).map_err(|why| Problem::bad_request(format!("the body is not what this path takes: {why}")))
     }
 }
 
@@ -54,27 +57,51 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if !is_encoded(parts.uri.path()) {
+            return Err(Problem::bad_request("in a path, % begins two hexadecimal digits: %25 is the sign itself"));
+        }
         let name = Path::<String>::from_request_parts(parts, state).await;
         name.map(|Path(name)| Self(name)).map_err(|error: PathRejection| Problem::bad_request(error.body_text()))
     }
 }
 
 async fn whole(body: Body) -> Result<Bytes, Problem> {
-    let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, LONGEST_BODY).collect()).await;
-    match collected {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "CALL_BUDGET_TOO_LARGE",
-            format!("a body has at most {LONGEST_BODY} bytes here"),
-        )),
-        Ok(Err(error)) => Err(Problem::bad_request(format!("the body did not come in whole: {error}"))),
-        Err(_) => Err(Problem::new(
+    tokio::time::timeout(BODY_WITHIN, collected(body)).await.unwrap_or_else(|_| {
+        Err(Problem::new(
             StatusCode::REQUEST_TIMEOUT,
             "CALL_BUDGET_BODY_TIMEOUT",
             format!("the body did not come in within {} s", BODY_WITHIN.as_secs()),
-        )),
+        ))
+    })
+}
+
+async fn collected(mut body: Body) -> Result<Bytes, Problem> {
+    let (mut whole, mut length) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Problem::bad_request(format!("the body did not come in whole: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length <= LONGEST_BODY {
+            whole.extend_from_slice(&data);
+        } else if length > LONGEST_LEFT {
+            break;
+        }
     }
+    if length > LONGEST_BODY {
+        return Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "CALL_BUDGET_TOO_LARGE",
+            format!("a body has at most {LONGEST_BODY} bytes here"),
+        ));
+    }
+    Ok(whole.into())
+}
+
+/// Whether each % is what it has to be in a path.
+fn is_encoded(path: &str) -> bool {
+    let hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = path.as_bytes();
+    bytes.iter().enumerate().all(|(at, byte)| *byte != b'%' || hex(bytes.get(at + 1)) && hex(bytes.get(at + 2)))
 }
 
 fn is_json(content_type: Option<&HeaderValue>) -> bool {

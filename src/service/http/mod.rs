@@ -9,10 +9,12 @@ mod admin;
 mod calls;
 mod connections;
 mod events;
+mod fields;
 mod health;
 mod json;
 mod looking;
 mod lookout;
+mod outcome;
 mod page;
 mod problem;
 mod routes;
@@ -31,6 +33,7 @@ use crate::CallBudget;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Connection, Settings as Shared, SettingsError};
 use crate::policy::Instant;
+use crate::service::metrics::HttpFigures;
 
 use access::Tokens;
 use calls::OpenCalls;
@@ -55,6 +58,7 @@ pub(crate) struct House {
     started: Instant,
     /// Callers that wait for their slot.
     waiting: AtomicUsize,
+    http: HttpFigures,
     stopping: watch::Sender<bool>,
 }
 
@@ -129,6 +133,7 @@ impl Service {
             allowed_hosts: settings.allowed_hosts,
             started: SystemClock.now(),
             waiting: AtomicUsize::new(0),
+            http: HttpFigures::default(),
             stopping: watch::Sender::new(false),
         });
         let connections = Connections::accept(listener, routes::router(&house), settings.max_connections);

@@ -1,42 +1,51 @@
 //! The page and what it is made of: no word of it comes from elsewhere, and it may ask nobody but this service.
 
-use axum::Router;
 use axum::http::HeaderMap;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::routing::get;
+use axum::response::IntoResponse;
+
+use super::json::Named;
+use super::problem::Problem;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The page's files, by their path: routes are made of this list.
-pub(super) const FILES: &[(&str, &str, &str)] = &[
-    ("/", HTML, include_str!("page/page.html")),
-    ("/page.css", CSS, include_str!("page/page.css")),
-    ("/page.js", JS, include_str!("page/page.js")),
-    ("/page/alarms.js", JS, include_str!("page/alarms.js")),
-    ("/page/breakers.js", JS, include_str!("page/breakers.js")),
-    ("/page/budgets.js", JS, include_str!("page/budgets.js")),
-    ("/page/dialogs.js", JS, include_str!("page/dialogs.js")),
-    ("/page/dom.js", JS, include_str!("page/dom.js")),
-    ("/page/figures.js", JS, include_str!("page/figures.js")),
-    ("/page/stream.js", JS, include_str!("page/stream.js")),
-    ("/page/words.js", JS, include_str!("page/words.js")),
-    ("/v1/openapi.json", JSON, include_str!("openapi.json")),
+const JS: &str = "text/javascript; charset=utf-8";
+
+/// What `page.js` is made of.
+const MODULES: &[(&str, &str)] = &[
+    ("alarms.js", include_str!("page/alarms.js")),
+    ("breakers.js", include_str!("page/breakers.js")),
+    ("budgets.js", include_str!("page/budgets.js")),
+    ("dialogs.js", include_str!("page/dialogs.js")),
+    ("dom.js", include_str!("page/dom.js")),
+    ("figures.js", include_str!("page/figures.js")),
+    ("stream.js", include_str!("page/stream.js")),
+    ("words.js", include_str!("page/words.js")),
 ];
 
-const HTML: &str = "text/html; charset=utf-8";
-const CSS: &str = "text/css; charset=utf-8";
-const JS: &str = "text/javascript; charset=utf-8";
-const JSON: &str = "application/json";
+pub(super) async fn html() -> impl IntoResponse {
+    file("text/html; charset=utf-8", include_str!("page/page.html"))
+}
 
-/// A route for each file.
-pub(super) fn files<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    FILES.iter().fold(Router::new(), |router, &(path, content_type, text)| {
-        router.route(path, get(move || std::future::ready(file(content_type, text))))
-    })
+pub(super) async fn css() -> impl IntoResponse {
+    file("text/css; charset=utf-8", include_str!("page/page.css"))
+}
+
+pub(super) async fn js() -> impl IntoResponse {
+    file(JS, include_str!("page/page.js"))
+}
+
+pub(super) async fn module(Named(name): Named) -> Result<impl IntoResponse, Problem> {
+    let found = MODULES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| file(JS, text)).ok_or_else(Problem::no_such_path)
+}
+
+pub(super) async fn openapi() -> impl IntoResponse {
+    file("application/json", include_str!("openapi.json"))
 }
 
 fn file(content_type: &'static str, text: &'static str) -> (HeaderMap, &'static str) {

@@ -47,6 +47,10 @@ impl Problem {
         Self::new(StatusCode::MISDIRECTED_REQUEST, "CALL_BUDGET_WRONG_HOST", detail)
     }
 
+    pub fn no_such_path() -> Self {
+        Self::unknown("CALL_BUDGET_NO_SUCH_PATH", "there is no such path: see /v1/openapi.json")
+    }
+
     pub fn unauthorized(detail: &str) -> Self {
         let detail = format!("{detail}: send \"Authorization: Bearer TOKEN\"");
         Self::new(StatusCode::UNAUTHORIZED, "CALL_BUDGET_UNAUTHORIZED", detail)
@@ -76,16 +80,20 @@ impl Problem {
     }
 
     fn retry_after(self, wait: Option<Duration>) -> Self {
+        let wait = wait.or_else(|| self.is_for_a_while().then_some(RETRY));
         Self { retry_after_ms: wait.map(ms), ..self }
     }
 
-    /// Whoever is refused for a while is told when to come back, one way or the other.
+    /// Who is refused so is told when to come back, one way or the other.
+    fn is_for_a_while(&self) -> bool {
+        matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
+    }
+
     fn retry_after_seconds(&self) -> Option<HeaderValue> {
-        let for_a_while = matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
-        let wait = Duration::from_secs_f64(self.retry_after_ms.unwrap_or_default() / 1000.0);
+        let wait = Duration::try_from_secs_f64(self.retry_after_ms.unwrap_or_default() / 1000.0).unwrap_or(RETRY);
         // A whole second at least, and never too early.
         let seconds = (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(RETRY.as_secs());
-        for_a_while.then(|| HeaderValue::from(seconds))
+        self.is_for_a_while().then(|| HeaderValue::from(seconds))
     }
 }
 

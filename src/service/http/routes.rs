@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
@@ -19,6 +19,7 @@ pub(super) fn router(house: &Arc<House>) -> Router {
         .route("/", get(page::html))
         .route("/page.css", get(page::css))
         .route("/page.js", get(page::js))
+        .route("/page/{module}", get(page::module))
         .route("/v1/openapi.json", get(page::openapi))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready));
@@ -31,6 +32,7 @@ pub(super) fn router(house: &Arc<House>) -> Router {
         .route("/v1/breakers", get(looking::breakers))
         .route("/v1/status", get(looking::status))
         .route("/v1/events", get(events::events))
+        .route("/metrics", get(health::metrics))
         .route_layer(from_fn_with_state(Arc::clone(house), access::callers));
     let admins = Router::new()
         .route("/v1/admin/pause", post(admin::pause))
@@ -44,19 +46,23 @@ pub(super) fn router(house: &Arc<House>) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(Arc::clone(house), access::by_its_name))
-        .layer(from_fn(entered))
+        .layer(from_fn_with_state(Arc::clone(house), entered))
         .with_state(Arc::clone(house))
 }
 
-/// Before anything else is done with the request.
-async fn entered(mut request: Request, next: Next) -> Response {
-    request.extensions_mut().insert(Entered(SystemClock.now()));
-    next.run(request).await
+/// Around everything else that is done with the request.
+async fn entered(State(house): State<Arc<House>>, mut request: Request, next: Next) -> Response {
+    let entered = SystemClock.now();
+    request.extensions_mut().insert(Entered(entered));
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = next.run(request).await;
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    house.http.record(route, response.status().as_u16(), SystemClock.now().saturating_since(entered));
+    response
 }
 
 async fn no_such_path() -> Response {
-    let detail = "there is no such path: see /v1/openapi.json";
-    Problem::unknown("CALL_BUDGET_NO_SUCH_PATH", detail).into_response()
+    Problem::no_such_path().into_response()
 }
 
 async fn no_such_method() -> Response {

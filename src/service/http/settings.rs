@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::access::{Token, Tokens};
+use super::fields::Fields;
 use crate::config::{Settings as Shared, SettingsError};
 
 /// Where it listens, who may ask, and how many at once.
@@ -45,18 +45,8 @@ impl Settings {
     /// # Errors
     /// A key that is not known, or a value that cannot be.
     pub fn of(shared: &Shared) -> Result<Self, SettingsError> {
-        let table = Value::Object(shared.serve().clone());
-        let refused = |error: serde_json::Error| {
-            // What is said of a wrong value may quote it; a token in the wrong place must not end in a log.
-            let what = error.to_string();
-            let what = if what.starts_with("unknown field") {
-                what
-            } else {
-                what.split(':').next().unwrap_or_default().to_owned()
-            };
-            SettingsError::new(format!("[serve] (CALL_BUDGET_SERVE_*): {what}"))
-        };
-        serde_json::from_value(table).map_err(refused)
+        let read = Fields::from(shared.serve().clone()).read();
+        read.map_err(|why: String| SettingsError::new(format!("[serve] (CALL_BUDGET_SERVE_*): {why}")))
     }
 
     /// Reads the tokens.
@@ -78,6 +68,11 @@ impl Settings {
                 "{} can be reached from other machines: set caller_token_file (--caller-token-file), or listen on 127.0.0.1",
                 self.listen
             )));
+        }
+        if caller.is_some() && caller == admin {
+            return Err(SettingsError::new(
+                "caller_token_file and admin_token_file hold the same token: every caller could give orders; make another",
+            ));
         }
         Ok(Tokens { caller, admin })
     }

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 
 use super::House;
-use super::json::ms;
 use super::lookout::Seen;
 use crate::BreakerReport;
 use crate::clock::{Clock, SystemClock};
@@ -38,6 +37,8 @@ struct ServiceLine {
     stopping: bool,
     /// There is an admin token.
     admin: bool,
+    /// Whose breakers among those of the fleet are these; none while the switch is off.
+    process: Option<String>,
     waiting: usize,
     open_calls: usize,
 }
@@ -46,7 +47,7 @@ struct ServiceLine {
 struct StoreLine {
     reachable: bool,
     why: Option<String>,
-    age_ms: Option<f64>,
+    age_ms: Option<u64>,
 }
 
 /// A breaker of this service as it is now.
@@ -94,10 +95,15 @@ impl Status {
                 uptime_s: SystemClock.now().saturating_since(house.started).as_millis() as f64 / 1000.0,
                 stopping: house.is_stopping(),
                 admin: house.tokens.admin.is_some(),
+                process: house.budgets.process().map(|process| format!("{process:016x}")),
                 waiting: house.waiting.load(Ordering::Relaxed),
                 open_calls: house.calls.count(),
             },
-            store: StoreLine { reachable, why: seen.why, age_ms: age.map(ms) },
+            store: StoreLine {
+                reachable,
+                why: seen.why,
+                age_ms: age.map(|age| age.as_millis().try_into().unwrap_or(u64::MAX)),
+            },
             server,
             budgets,
             breakers,

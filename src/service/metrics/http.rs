@@ -13,7 +13,7 @@ pub struct HttpFigures(Mutex<HttpReading>);
 
 /// What it has counted.
 #[derive(Clone, Debug, Default)]
-pub struct HttpReading(BTreeMap<&'static str, Route>);
+pub struct HttpReading(BTreeMap<String, Route>);
 
 #[derive(Clone, Debug, Default)]
 struct Route {
@@ -24,9 +24,12 @@ struct Route {
 impl HttpFigures {
     /// A request was answered. `route` is the pattern that it was routed by, such as `/v1/calls/{id}/settle`; `took` is
     /// from its head to the head of the answer.
-    pub fn record(&self, route: &'static str, status: u16, took: Duration) {
+    pub fn record(&self, route: &str, status: u16, took: Duration) {
         let mut reading = self.reading();
-        let route = reading.0.entry(route).or_default();
+        if !reading.0.contains_key(route) {
+            reading.0.insert(route.to_owned(), Route::default());
+        }
+        let Some(route) = reading.0.get_mut(route) else { return };
         *route.by_status.entry(status).or_default() += 1;
         route.took.add(took);
     }
@@ -49,9 +52,9 @@ impl HttpReading {
         );
         for (route, Route { by_status, took }) in &self.0 {
             for (status, times) in by_status {
-                requests.add([("route", route), ("status", &status.to_string())], *times);
+                requests.add([("route", route.as_str()), ("status", &status.to_string())], *times);
             }
-            seconds.add([("route", route)], took);
+            seconds.add([("route", route.as_str())], took);
         }
         vec![requests, seconds]
     }

@@ -1,0 +1,62 @@
+//! The document against the service, by chance: `scripts/fuzz-http` names the program that does it (`SCHEMATHESIS`). Without
+//! one, nothing is tried here.
+//!
+//! `/v1/events` is left out, since it never ends: `events` tries it.
+
+use std::process::Stdio;
+
+use crate::wire::get;
+use crate::{ADMIN, CALLER, How, SURFACES, Serve, database};
+
+/// 503 says "not now", and is in the document; a cost that this budget does not allow is right by the document and yet a 400;
+/// where there is no admin token, a missing one is not the reason.
+const CONFIG: &str = r#"
+[checks]
+not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "503"]
+missing_required_header.expected-statuses = ["401", "403"]
+
+[[operations]]
+include-path = ["/v1/acquire", "/v1/calls"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "404", "429", "503"]
+"#;
+
+#[tokio::test]
+async fn no_question_by_chance_is_answered_as_the_document_does_not_say() {
+    let Ok(program) = std::env::var("SCHEMATHESIS") else { return };
+    let database = database().await;
+    // Nobody here waits long for a slot, and nothing of a fuzzed pause is left to the next run.
+    let settings = format!("max_wait = \"100ms\"\n{SURFACES}");
+    for (how, token, seconds) in [
+        (How::with_tokens(), Some(ADMIN), 25),
+        (How::with_tokens(), Some(CALLER), 8),
+        (How::with_tokens(), None, 8),
+        (How::on(), None, 8),
+    ] {
+        let serve = Serve::start(&database.url, how.settings(&settings)).await;
+        std::fs::write(serve.folder.path().join("schemathesis.toml"), CONFIG).unwrap();
+        let mut command = tokio::process::Command::new(&program);
+        let url = format!("http://{}", serve.address);
+        command
+            .current_dir(serve.folder.path())
+            .args(["run", "--url", &url, "--checks", "all", "--exclude-path", "/v1/events", "--continue-on-failure"])
+            .args(["--max-time", &seconds.to_string(), "--request-timeout", "20", "--no-color", "--warnings", "off"])
+            .args(["--output-truncate", "false", "--generation-database", "none"])
+            .args(token.iter().flat_map(|token| ["-H".to_owned(), format!("Authorization: Bearer {token}")]))
+            .arg(crate::source("src/service/http/openapi.json"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        if serve.ask(get("/metrics").token(ADMIN)).await.status == 404 {
+            command.args(["--exclude-path", "/metrics"]);
+        }
+        let run = tokio::time::timeout(std::time::Duration::from_secs(180), command.output());
+        let output = run.await.expect("it ends by itself").unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        println!(
+            "{}",
+            said.lines().rev().take(25).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+        );
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(!serve.said().contains("panicked"), "{}", serve.said());
+        serve.ask(get("/livez")).await.done();
+    }
+}
