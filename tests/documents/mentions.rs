@@ -17,8 +17,15 @@ pub fn unknown(pages: &[(String, String)]) -> Vec<String> {
     faults
 }
 
+/// A dependency in a manifest, and the name of a line of figures.
+const NO_COMMANDS: &[&str] = &["call-budget = ", "call-budget by lanes"];
+
 fn mentions(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2).filter(|code| code.starts_with("call-budget ") && !code.contains('\n'))
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|code| code.starts_with("call-budget ") && !code.contains('\n'))
+        .filter(|code| !NO_COMMANDS.iter().any(|other| code.starts_with(other)))
 }
 
 fn fault(mention: &str, helps: &mut BTreeMap<String, Option<String>>) -> Option<String> {

@@ -5,15 +5,15 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use call_budget::service::mock_vendor::{MockVendor, Settings};
-use tokio::io::AsyncWriteExt;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
 use crate::support;
 
 /// Longer than any page takes.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// What whoever runs this test has started already.
-const STARTED_BY_OTHERS: &[&str] = &["scripts/demo", "scripts/test"];
+/// Whole suites and demos: `scripts/test` runs them itself, or names what it leaves to others.
+const SCRIPTS: &str = "scripts/";
 
 pub struct Page {
     name: String,
@@ -25,8 +25,6 @@ pub struct Page {
 pub struct Ran {
     pub commands: usize,
     pub output: String,
-    /// Sessions of call-budget at the database, once all is over.
-    pub sessions_left: i64,
     /// Budgets that are paused.
     pub paused: i64,
 }
@@ -65,9 +63,7 @@ impl Page {
     pub fn commands(&self) -> Vec<String> {
         let lines = self.blocks.iter().flat_map(|block| block.lines());
         let lines = lines.map(|line| line.split("    # ").next().unwrap_or_default().trim().to_owned());
-        lines
-            .filter(|line| !line.is_empty() && !STARTED_BY_OTHERS.iter().any(|other| line.starts_with(other)))
-            .collect()
+        lines.filter(|line| !line.is_empty() && !line.starts_with(SCRIPTS)).collect()
     }
 
     /// Runs its commands in one shell, the first that fails ends it.
@@ -86,9 +82,13 @@ impl Page {
             call-budget class set kis-real index --priority 2 --floor 0.2
             call-budget class set kis-real eod --priority 3 --floor 0.1";
         let commands = self.commands().join("\n");
+        let script = place.path().join("commands");
+        std::fs::write(&script, format!("set -eu\n{prepared}\necho BEGIN\n{commands}\necho END\n")).unwrap();
+        let said = place.path().join("said");
+        let file = std::fs::File::create(&said).unwrap();
         let mut shell = Command::new("sh");
         shell
-            .args(["-eu"])
+            .arg(&script)
             .env("PATH", path)
             .env("HOME", place.path())
             .env("DATABASE_URL", &database.url)
@@ -97,28 +97,27 @@ impl Page {
             .env_remove("XDG_STATE_HOME")
             .current_dir(place.path())
             .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
             .kill_on_drop(true);
         let mut shell = shell.spawn().unwrap();
-        let group = shell.id().unwrap();
+        let group = Pid::from_raw(shell.id().unwrap().try_into().unwrap()).unwrap();
+        let ended = tokio::time::timeout(PATIENCE, shell.wait()).await;
         // What a page starts in the background ends with it.
-        let script =
-            format!("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{prepared}\necho BEGIN\n{commands}\necho END\n");
-        shell.stdin.take().unwrap().write_all(script.as_bytes()).await.unwrap();
-        let output = tokio::time::timeout(PATIENCE, shell.wait_with_output()).await;
-        let output = output
-            .unwrap_or_else(|_| panic!("{}: its commands (process group {group}) did not end", self.name))
-            .unwrap();
-        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success() && text.contains("END"), "{}: {}\n{text}", self.name, output.status);
+        let _ = kill_process_group(group, Signal::TERM);
+        let text = std::fs::read_to_string(&said).unwrap();
+        let status = ended.unwrap_or_else(|_| panic!("{}: its commands did not end\n{text}", self.name)).unwrap();
+        assert!(status.success() && text.contains("\nEND"), "{}: {status}\n{text}", self.name);
         vendor.stop().await;
         let count = async |sql: &str| database.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0);
+        let sessions = async || {
+            count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'call-budget%'").await
+        };
+        support::eventually("whoever was connected has gone", async || sessions().await == 0).await;
         Ran {
             commands: self.commands().len(),
             output: text,
-            sessions_left: count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'call-budget%'").await,
             paused: count("SELECT count(*) FROM call_budget.call_budget_status WHERE paused").await,
         }
     }

@@ -108,11 +108,11 @@ async fn with_stay_the_database_can_be_looked_at_after_the_verdict_and_ctrl_c_th
     };
     timeout(Duration::from_secs(60), verdict).await.expect("a verdict");
     let place = |name: &str| {
-        let line = places.iter().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or_else(|| panic!("{places:?}")).trim().to_owned()
+        let line = places.iter().find_map(|line| line.trim().strip_prefix("export ")?.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{places:?}")).trim_matches(['=', '\'']).to_owned()
     };
-    let url = place("database ");
-    let hint = format!("DATABASE_URL='{url}' {} status --watch", env!("CARGO_BIN_EXE_call-budget"));
+    let url = place("DATABASE_URL");
+    let hint = format!("{} status --watch", env!("CARGO_BIN_EXE_call-budget"));
     assert!(places.iter().any(|line| line.trim() == hint), "{places:?}");
     let started = descendants(child.id().unwrap());
     assert!(started.len() >= 2, "a server and a vendor: {started:?}");
@@ -126,7 +126,8 @@ async fn with_stay_the_database_can_be_looked_at_after_the_verdict_and_ctrl_c_th
     assert!(granted.sum::<i64>() > 20, "{status}");
     let fleet = status["server"]["processes"].as_array().unwrap().iter();
     assert_eq!(fleet.filter(|of| of["application_name"].as_str().unwrap().starts_with("demo ")).count(), 0, "{status}");
-    let vendor = place("vendor ").replace("http://", "").replace("/mock/report", "");
+    let vendor = place("VENDOR_URL").replace("http://", "");
+    let vendor = vendor.split('/').next().unwrap();
     tokio::net::TcpStream::connect(vendor).await.expect("the vendor is there");
 
     let pid = child.id().unwrap().to_string();

@@ -18,6 +18,9 @@ pub const LIMIT: Limit = Limit {
 };
 pub const LOOKAHEAD: Duration = Duration::from_millis(60);
 
+/// A call that changes nothing at the vendor.
+pub const PRICE: &str = "/uapi/domestic-stock/v1/quotations/inquire-price";
+
 /// One class of the fleet.
 pub struct Class {
     pub name: &'static str,
@@ -57,24 +60,24 @@ pub struct Task {
 pub fn classes() -> [Class; 4] {
     let request = |method: &str, call: &str, tr_id: &str| Request {
         method: method.into(),
-        path: format!("/uapi/domestic-stock/v1/{call}"),
+        path: call.into(),
         tr_id: tr_id.into(),
     };
-    let price = || request("GET", "quotations/inquire-price", "FHKST01010100");
+    let price = || request("GET", PRICE, "FHKST01010100");
     [
         Class {
             name: "order",
             priority: 0,
             floor: 0.10,
             demand: Demand::Poisson(2.0),
-            request: request("POST", "trading/order-cash", "TTTC0012U"),
+            request: request("POST", "/uapi/domestic-stock/v1/trading/order-cash", "TTTC0012U"),
         },
         Class {
             name: "minute",
             priority: 1,
             floor: 0.40,
             demand: Demand::Even(12.0),
-            request: request("GET", "quotations/inquire-time-itemchartprice", "FHKST03010200"),
+            request: request("GET", "/uapi/domestic-stock/v1/quotations/inquire-time-itemchartprice", "FHKST03010200"),
         },
         Class { name: "index", priority: 2, floor: 0.20, demand: Demand::Even(6.0), request: price() },
         Class { name: "eod", priority: 3, floor: 0.10, demand: Demand::Endless(4), request: price() },

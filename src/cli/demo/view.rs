@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use super::figures::{ClassFigures, Figures, Verdict};
+use super::plan::PRICE;
 use super::stage::Url;
 use crate::cli::output;
 
@@ -61,24 +62,21 @@ impl View {
     }
 }
 
-/// Where to look from another terminal.
+/// Where to look from another terminal, as lines to type there.
 pub fn places(database: Option<Url<'_>>, vendor: &str) -> String {
-    let mut lines = vec![format!("vendor    http://{vendor}/mock/report")];
-    let variable = match database {
+    let mut lines = vec![
+        format!("the vendor's own count is at http://{vendor}/mock/report; in another terminal:"),
+        format!("  export VENDOR_URL='http://{vendor}{PRICE}'"),
+    ];
+    match database {
         None => return lines.join("\n"),
-        Some(Url::Given) => {
-            lines.push("database  yours".to_owned());
-            String::new()
-        }
-        Some(Url::ThrowAway(url)) => {
-            lines.push(format!("database  {url}"));
-            format!("DATABASE_URL='{url}' ")
-        }
-    };
+        // It may hold a password.
+        Some(Url::Given) => lines.push("  (DATABASE_URL is yours)".to_owned()),
+        Some(Url::ThrowAway(url)) => lines.push(format!("  export DATABASE_URL='{url}'")),
+    }
     // As it was called, which need not be on the path.
     let program = std::env::args().next().unwrap_or_else(|| "call-budget".to_owned());
-    lines.push("to look at it from another terminal:".to_owned());
-    lines.extend(["status --watch", "serve"].map(|command| format!("  {variable}{program} {command}")));
+    lines.extend(["status --watch", "serve"].map(|command| format!("  {program} {command}")));
     lines.join("\n")
 }
 
