@@ -58,8 +58,15 @@ has_certificates() {
         [ -e /etc/pki/tls/certs/ca-bundle.crt ] || [ -e /etc/ssl/cert.pem ]
 }
 
+has_curl() { has curl; }
+
+# For an image's base that cannot be fetched.
+has_debootstrap() { has debootstrap || [ -x /usr/sbin/debootstrap ]; }
+
 apt_packages() {
     case $1 in
+        debootstrap) echo debootstrap ;;
+        curl) echo curl ;;
         postgresql) echo postgresql postgresql-client ;;
         python) echo python3 python3-pip ;;
         compiler) echo gcc libc6-dev ;;
