@@ -16,8 +16,8 @@ has_postgresql() {
         { has docker && docker info >/dev/null 2>&1; }
 }
 
-# With pip, which Debian ships apart: it fetches psycopg and PostgreSQL 18.
-has_python() { has python3 && python3 -m pip --version >/dev/null 2>&1; }
+# With pip and venv, which Debian ships apart: they fetch psycopg, PostgreSQL 18, mypy, schemathesis, selenium.
+has_python() { has python3 && python3 -m pip --version >/dev/null 2>&1 && python3 -c "import ensurepip, venv" 2>/dev/null; }
 
 has_compiler() { has cc; }
 
@@ -68,7 +68,7 @@ apt_packages() {
         debootstrap) echo debootstrap ;;
         curl) echo curl ;;
         postgresql) echo postgresql postgresql-client ;;
-        python) echo python3 python3-pip ;;
+        python) echo python3 python3-pip python3-venv ;;
         compiler) echo gcc libc6-dev ;;
         patch) echo patch ;;
         openssl) echo openssl ;;
