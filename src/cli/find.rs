@@ -1,7 +1,7 @@
 //! Finds what a command names, or says which name was probably meant.
 
 use super::command_error::CommandError;
-use super::nearest::nearest;
+use crate::config::nearest::nearest;
 use crate::store::access;
 use crate::store::operation::Operation;
 use crate::store::status::{self, Budget, Class};

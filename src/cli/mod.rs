@@ -17,7 +17,6 @@ mod find;
 mod logs;
 mod migrate;
 mod mock_vendor;
-mod nearest;
 mod output;
 mod preflight;
 mod probe_window;

@@ -11,3 +11,17 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_slip_finds_the_name_and_a_stranger_finds_none() {
+        let known = ["kis-real", "kis-paper", "예산"];
+        assert_eq!(nearest("kis-rael", known), Some("kis-real"));
+        assert_eq!(nearest("KIS-PAPER", known), Some("kis-paper"));
+        assert_eq!(nearest("zzz", known), None);
+        assert_eq!(nearest("x", []), None);
+    }
+}

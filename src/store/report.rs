@@ -1,5 +1,7 @@
 //! What is going on, as people and programs read it: the same document for `call-budget status --json` and the service.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::operation::{Operation, OperationError};
@@ -41,10 +43,14 @@ impl View {
     /// The store did not answer, or refused.
     pub async fn of(operation: &Operation<'_>, budget: Budget) -> Result<View, OperationError> {
         let classes = status::classes(operation, Some(&budget.name)).await?;
+        Ok(View::with(budget, classes))
+    }
+
+    fn with(budget: Budget, classes: Vec<Class>) -> View {
         let all: i64 = classes.iter().map(|class| class.granted).sum();
         let share = |class: &Class| (all > 0).then(|| class.granted as f64 / all as f64);
         let classes = classes.into_iter().map(|class| ClassView { share: share(&class), class }).collect();
-        Ok(View { budget, classes })
+        View { budget, classes }
     }
 }
 
@@ -54,10 +60,17 @@ impl Report {
     /// # Errors
     /// The store did not answer, or refused.
     pub async fn of(operation: &Operation<'_>, budgets: Vec<Budget>) -> Result<Report, OperationError> {
-        let mut views = Vec::with_capacity(budgets.len());
-        for budget in budgets {
-            views.push(View::of(operation, budget).await?);
+        // One question for all of them, however many there are.
+        let only = if let [budget] = &*budgets { Some(budget.name.as_str()) } else { None };
+        let mut classes: BTreeMap<String, Vec<Class>> = BTreeMap::new();
+        for class in status::classes(operation, only).await? {
+            classes.entry(class.budget.clone()).or_default().push(class);
         }
+        let view = |budget: Budget| {
+            let classes = classes.remove(&budget.name).unwrap_or_default();
+            View::with(budget, classes)
+        };
+        let views = budgets.into_iter().map(view).collect();
         let breakers = status::breakers(operation).await?;
         let breakers_unseen = breakers.why_unseen();
         let breakers = if let Breakers::Shown(breakers) = breakers { breakers } else { Vec::new() };

@@ -147,7 +147,7 @@ class Fake:
             status = {
                 "unix_ms": int(now * 1000),
                 "service": {
-                    "version": "0.6.0",
+                    "version": "0.1.0",
                     "enabled": not off,
                     "uptime_s": round(now - self.started, 1),
                     "stopping": self.stopping.is_set(),
