@@ -275,7 +275,7 @@ async fn while_the_switch_is_off_it_paces_itself_and_leaves_the_store_alone() {
     assert_eq!(granted(&database).await, 0);
     let others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     assert_eq!(database.client.query_one(others, &[]).await.unwrap().get::<_, i64>(0), 0);
-    assert!(serve.said().contains("call_budget_enabled is false"), "{}", serve.said());
+    assert!(serve.said().contains("call_budget_switch_off"), "{}", serve.said());
     // Nothing has to say where the store is.
     let serve = Serve::start("", How::default()).await;
     serve.acquire(json!({"budget": "any", "class": "thing"})).await.done();
