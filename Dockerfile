@@ -7,7 +7,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
-RUN cargo build --release --locked --bin call-budget
+RUN cargo build --release --locked --bin call-budget && strip target/release/call-budget
 
 FROM debian:bookworm-slim
 RUN apt-get update \

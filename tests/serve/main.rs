@@ -12,6 +12,7 @@ mod fuzz;
 mod guarded;
 mod looking;
 mod openapi;
+mod python;
 mod secrets;
 mod side_by_side;
 mod starting;
