@@ -12,7 +12,7 @@ RUN cargo build --release --locked --bin call-budget && strip target/release/cal
 FROM debian:bookworm-slim
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates libssl3 \
-    && rm -rf /var/lib/apt/lists/* \
+    && apt-get clean && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin call-budget
 COPY --from=build /source/target/release/call-budget /usr/local/bin/call-budget
 USER 10001
