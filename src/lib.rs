@@ -15,7 +15,7 @@
 //! Promise: slots of one budget are evenly spaced over all processes, so that no window of the vendor ever holds more than
 //! the limit; and on any doubt nothing is sent. Every wait has an end: `acquire` returns within `max_wait`.
 //!
-//! The switch `call_budget_enabled` is off by default. Off, no store is touched: each class keeps this process's own
+//! The switch `call_budget_enabled` is off by default. Off, no call touches a store: each class keeps this process's own
 //! polite pace, and [`Permit::governed`] is false.
 
 mod breaker;
