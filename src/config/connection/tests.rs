@@ -466,3 +466,18 @@ fn no_text_however_broken_makes_it_panic_or_show_the_password() {
         }
     }
 }
+
+#[test]
+fn a_panic_that_shows_all_settings_shows_no_secret() {
+    for text in [
+        format!("database_url = \"postgresql://u:{PASSWORD}@h/d\""),
+        format!("host = \"h\"\nuser = \"u\"\npassword = \"{PASSWORD}\""),
+        format!("database_url = \"host=h user=u password={PASSWORD}\""),
+    ] {
+        let settings = Settings::of_toml(&text, Path::new("")).unwrap();
+        let connection = Connection::of(&settings).unwrap();
+        let panicked = std::panic::catch_unwind(|| panic!("{settings:?} {connection:?}")).unwrap_err();
+        let message = panicked.downcast_ref::<String>().unwrap();
+        assert!(message.contains("Settings") && !message.contains(PASSWORD), "{message}");
+    }
+}
