@@ -47,7 +47,7 @@ class Parts(PageTest):
                  for (let s = 0; s <= until; s += 1) queue.add(1e6 + s * 1000, units(s), seconds);
                  return queue.grows;
                };
-               return [(s) => s, (s) => s / 2 + (s % 5), (s) => 14, (s) => Math.round(40 + 20 * Math.sin(s / 5)), (s) => s < 10 ? 0 : 40,
+               return [(s) => s, (s) => s / 2 + (s % 5), (s) => 14, (s) => Math.round(40 + 20 * Math.sin(s / 5)), (s) => s <= 20 ? 0 : 40,
                  (s) => Math.max(0, 60 - s), (s) => s % 2].map((units) => after(units)).concat(after((s) => s, 30));"""
         )
         self.assertEqual(grew, [True, True, False, False, False, False, False, False])

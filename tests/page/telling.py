@@ -84,6 +84,8 @@ class Moving(PageTest):
         # 7 to 21 units at 4 a second.
         self.assertTrue(1.6 <= float(re.fullmatch(r"~([\d.]+) s", minute)[1]) <= 5.5, minute)
         self.assertEqual(self.attribute("#headline", "data-level"), "ok")
+        self.fake.world["budgets"]["kis-real"].update(paused=True)
+        self.until("no wait is foretold while nobody gets a slot", lambda: not any(wait()))
 
     def test_a_wait_that_is_long_is_no_longer_well(self):
         with self.fake.lock:

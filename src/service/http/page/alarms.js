@@ -144,7 +144,7 @@ function ofBudget(budget, elapsed, seen, add) {
 }
 
 /** What is told otherwise: paused, pushed back or fenced. */
-function isStopped(budget, elapsed) {
+export function isStopped(budget, elapsed) {
   return budget.paused || budget.blocked_for_us > elapsed || budget.fenced_for_us > elapsed;
 }
 

@@ -1,6 +1,6 @@
 // A card for each budget: its state, slots as they pass, and each class with its share against its floor.
 
-import { left } from "./alarms.js";
+import { isStopped, left } from "./alarms.js";
 import { drawn, element, keyed, mark, put, putName, show } from "./dom.js";
 import { holes, layer, rateNow, SECONDS, shares } from "./figures.js";
 import { age, number, percent, rate, say, span } from "./words.js";
@@ -207,7 +207,9 @@ function classTable() {
   const update = (budget, seconds, now, elapsed, queue) => {
     heads.forEach((cell, at) => put(cell, say(COLUMNS[at])));
     const part = shares(seconds);
-    const rows = budget.classes.map((one, at) => ({ one, at, elapsed, expected: queue(one.name).expected, rate: now && (now.byClass[one.name] ?? 0), share: part && (part[one.name] ?? 0) }));
+    // While nobody gets a slot, the rate of before says nothing of the wait.
+    const expected = ({ name }) => (isStopped(budget, elapsed) ? null : queue(name).expected);
+    const rows = budget.classes.map((one, at) => ({ one, at, elapsed, expected: expected(one), rate: now && (now.byClass[one.name] ?? 0), share: part && (part[one.name] ?? 0) }));
     keyed(body, rows, ({ one }) => one.name, classRow);
     show(table, rows.length > 0);
     if (show(empty, rows.length === 0)) put(empty, say("no_class", { name: budget.name }));

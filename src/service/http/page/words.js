@@ -79,8 +79,8 @@ const TEXT = {
   off_doing: ["On is a decision: call_budget_enabled = true, then restart.", "켜는 것은 별도 운영 결정이다. call_budget_enabled=true로 두고 재시작한다."],
   unsafe: ["{name} is off in the database", "데이터베이스의 {name} 꺼짐"],
   unsafe_detail: [
-    "After a crash of the database or its machine the guarantee is void: the store may come back damaged, or as it was earlier.",
-    "데이터베이스나 그 장비가 비정상 종료되면 한도를 보장할 수 없다. 저장소가 손상되거나 예전 상태로 되돌아갈 수 있다.",
+    "A crash of the database voids the guarantee: the store may come back damaged, or as it was earlier.",
+    "데이터베이스가 비정상 종료되면 한도를 보장할 수 없다. 저장소가 손상되거나 예전 상태로 돌아갈 수 있다.",
   ],
   unsafe_doing: ["Set {name} = on in postgresql.conf, and reload PostgreSQL.", "postgresql.conf에서 {name} = on으로 두고 설정을 다시 읽게 한다."],
   forgetful: ["synchronous_commit is off in the database", "데이터베이스의 synchronous_commit 꺼짐"],
