@@ -77,6 +77,7 @@ class Moving(PageTest):
             for name, one in self.fake.world["budgets"]["kis-real"]["classes"].items():
                 one.update(rate=4.0, sway=0, queue={"minute": 14}.get(name, 0))
         self.fake.scene_began_anew()
+        self.open()
         self.first_budget()
         wait = lambda: self.driver.execute_script("return [...document.querySelectorAll('#budget-1 tbody .wait')].map((node) => node.checkVisibility() ? node.textContent : '')")
         order, minute, *_ = self.until("a wait", lambda: (found := wait()) and found[1] and found)
