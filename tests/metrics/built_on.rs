@@ -9,6 +9,8 @@ use crate::sample;
 
 /// What Prometheus adds to every series of a target.
 const OF_THE_TARGET: [&str; 2] = ["instance", "job"];
+/// The series that it makes for each target itself.
+const BY_PROMETHEUS: &str = "up";
 /// Words of the language that stand where a metric can.
 const WORDS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
 /// Words that are followed by labels in brackets.
@@ -76,7 +78,7 @@ fn faults(query: &str, shown: &str, exposed: &Exposed) -> Vec<String> {
                 }
             }
             (name, None) if is_name && next != "(" && !GROUPING.contains(&next) && !WORDS.contains(&name) => {
-                match exposed.series.iter().any(|series| series.name == name) {
+                match name == BY_PROMETHEUS || exposed.series.iter().any(|series| series.name == name) {
                     true => metric = (next == "{").then_some(name),
                     false => faults.push(format!("there is no metric {name}")),
                 }

@@ -38,6 +38,36 @@ class Parts(PageTest):
         )
         self.assertEqual(seconds, [5, 0, 4])
 
+    def test_a_queue_that_grows_is_told_from_one_that_goes_up_and_down(self):
+        grew = self.run_module(
+            """const { Queue } = await import('/page/figures.js');
+               const seconds = Array.from({ length: 120 }, () => ({ a: 3 }));
+               const after = (units, until = 60) => {
+                 const queue = new Queue('a');
+                 for (let s = 0; s <= until; s += 1) queue.add(1e6 + s * 1000, units(s), seconds);
+                 return queue.grows;
+               };
+               return [(s) => s, (s) => s / 2 + (s % 5), (s) => 14, (s) => Math.round(40 + 20 * Math.sin(s / 5)), (s) => s <= 20 ? 0 : 40,
+                 (s) => Math.max(0, 60 - s), (s) => s % 2].map((units) => after(units)).concat(after((s) => s, 30));"""
+        )
+        self.assertEqual(grew, [True, True, False, False, False, False, False, False])
+
+    def test_the_expected_wait_is_of_the_class_itself_and_long_only_after_a_while(self):
+        told = self.run_module(
+            """const { Queue } = await import('/page/figures.js');
+               const waits = (rate, units, from, until) => {
+                 const queue = new Queue('a');
+                 for (let s = 0; s <= until; s += 1) {
+                   const seconds = Array.from({ length: 120 }, (_, at) => ({ a: s - 120 + at >= from ? rate : 0, b: 9 }));
+                   queue.add(1e6 + s * 1000, s >= from ? units : 0, seconds);
+                 }
+                 return [queue.expected === null ? null : Math.round(queue.expected * 10) / 10, queue.long];
+               };
+               return [waits(4, 14, -200, 3), waits(4, 14, 30, 45), waits(4, 400, -200, 5), waits(4, 400, -200, 12), waits(0, 3, 0, 20), waits(0, 3, 0, 45),
+                 waits(4, 0, -200, 30)];"""
+        )
+        self.assertEqual(told, [[3.5, False], [3.5, False], [100, False], [100, True], [None, False], [None, True], [0, False]])
+
     def test_events_are_read_as_the_standard_says(self):
         read = self.run_module(
             "const { parse } = await import('/page/stream.js'); return ['event: a\\ndata: 1\\ndata: 2', ': nothing', 'data:x'].map(parse);"

@@ -53,6 +53,51 @@ class Moving(PageTest):
         self.driver.execute_script("const now = performance.now.bind(performance); performance.now = () => now() + 70000")
         self.until_shown("#budget-1 tbody tr:nth-child(3) .share", "under its floor")
 
+    def test_silence_is_told_with_its_age_and_is_neither_well_nor_bad(self):
+        self.first_budget()
+        self.until_shown("#headline-title", "All is well")
+        budget = self.fake.world["budgets"]["kis-real"]
+        with self.fake.lock:
+            budget["last_slot_age_us"] = 40_000_000
+            for one in budget["classes"].values():
+                one.update(rate=0, queue=0, waiting_units=0)
+        self.until_shown("#headline-detail", "nothing waits")
+        self.assertEqual(self.attribute("#headline", "data-level"), "ok", "less than a minute is nothing")
+        budget["last_slot_age_us"] = 3_725_000_000
+        self.until_shown("#headline-title", "Nothing is being sent")
+        self.assertIn("1 h 2 min ago", self.text("#headline-detail"))
+        self.assertIn("do the callers run", self.text("#headline-doing"))
+        self.assertEqual(self.attribute("#headline", "data-level"), "note")
+        with self.fake.lock:
+            budget["last_slot_age_us"] = None
+        self.until_shown("#headline-title", "All is well")
+
+    def test_each_class_shows_how_long_it_is_likely_to_wait(self):
+        with self.fake.lock:
+            for name, one in self.fake.world["budgets"]["kis-real"]["classes"].items():
+                one.update(rate=4.0, sway=0, queue={"minute": 14}.get(name, 0))
+        self.fake.scene_began_anew()
+        self.open()
+        self.first_budget()
+        wait = lambda: self.driver.execute_script("return [...document.querySelectorAll('#budget-1 tbody .wait')].map((node) => node.checkVisibility() ? node.textContent : '')")
+        order, minute, *_ = self.until("a wait", lambda: (found := wait()) and found[1] and found)
+        self.assertEqual(order, "")
+        # 7 to 21 units at 4 a second.
+        self.assertTrue(1.6 <= float(re.fullmatch(r"~([\d.]+) s", minute)[1]) <= 5.5, minute)
+        self.assertEqual(self.attribute("#headline", "data-level"), "ok")
+        self.fake.world["budgets"]["kis-real"].update(paused=True)
+        self.until("no wait is foretold while nobody gets a slot", lambda: not any(wait()))
+
+    def test_a_wait_that_is_long_is_no_longer_well(self):
+        with self.fake.lock:
+            self.fake.world["budgets"]["kis-real"]["classes"]["eod"]["queue"] = 400
+        self.first_budget()
+        self.until_shown("#headline-title", "Waits are long: eod of kis-real")
+        self.assertIn("expected wait ~", self.text("#headline-detail"))
+        self.assertEqual(self.attribute("#headline", "data-level"), "warn")
+        self.fake.world["budgets"]["kis-real"]["classes"]["eod"]["queue"] = 0
+        self.until_shown("#headline-title", "All is well")
+
 
 @needs_fake
 class StoreOut(PageTest):
@@ -62,6 +107,10 @@ class StoreOut(PageTest):
         self.until_shown("#headline-title", "nothing is sent")
         self.until_shown("#headline-detail", "refused the connection")
         self.assertEqual(self.attribute("html", "data-stale"), "true")
+        self.assertEqual(self.attribute("#link", "data-link"), "store-out")
+        self.assertIn("store is out of reach", self.text("#link"))
+        buttons = "return [...document.querySelectorAll('#budget-1 .deeds button')].map((node) => [node.disabled, node.title])"
+        self.assertEqual(self.driver.execute_script(buttons), [[True, "Not possible while the store is out of reach"]] * 3)
         age = lambda: int(re.search(r"(\d+) s old", self.text("#stale"))[1])
         first = age()
         self.assertGreaterEqual(first, 13)
@@ -69,6 +118,8 @@ class StoreOut(PageTest):
         self.fake.reachable, self.fake.why = True, None
         self.until_shown("#headline-title", "All is well")
         self.assertEqual(self.attribute("html", "data-stale"), "false")
+        self.assertEqual(self.text("#link"), "live")
+        self.assertEqual(self.driver.execute_script(buttons), [[False, ""]] * 3)
         self.until("the hole stays to be seen", lambda: self.driver.find_elements(By.CSS_SELECTOR, "#budget-1 .gaps rect"))
 
     def test_the_breakers_of_the_service_itself_need_no_store(self):
@@ -125,7 +176,13 @@ class Tokens(PageTest):
         self.first_budget()
         self.assertNotIn(self.look_token, self.driver.execute_script("return JSON.stringify({...localStorage}) + location.href"))
         self.driver.refresh()
+        name = self.first_budget()
+        self.do("pause", reason="a typo", token="not-the-admin-token")
+        self.until_shown("#act-failed", "Wrong admin token (401)")
+        self.driver.refresh()
         self.first_budget()
+        self.assertFalse(self.find("#ask").is_displayed(), "a mistyped admin token takes no other along")
+        self.assertFalse(self.fake.world["budgets"][name]["paused"])
 
 
 @needs_fake
@@ -140,10 +197,11 @@ class Morning(PageTest):
             titles,
             [
                 "Breaker kis/real/quote is open",
+                "fsync is off in the database",
                 "kis-paper is pushed back",
                 "krx-data keeps a quiet moment",
                 "Breaker yahoo/quote is probing",
-                'credential "desk-2" at kis/real is held',
+                "and 1 more",
             ],
         )
 
@@ -167,9 +225,21 @@ class Morning(PageTest):
         self.until_shown("#breaker-list", "call-budget serve 5ad0c3f1")
         self.assertIn("in 3 of 3 processes", self.text("#others"))
 
-    def test_durability_that_is_off_stands_out(self):
-        self.until_shown("#server", "fsync")
-        self.assertEqual(self.driver.execute_script("return [...document.querySelectorAll('#server dd[data-level=warn]')].map((node) => node.textContent)"), ["off"])
+    def test_durability_that_is_off_is_an_alarm_and_forgetfulness_a_notice(self):
+        self.fake.scene("well")
+        self.until_shown("#headline-title", "All is well")
+        foot = lambda level: self.driver.execute_script("return [...document.querySelectorAll(`#server dd[data-level=${arguments[0]}]`)].map((node) => node.textContent)", level)
+        for name, title, level in (
+            ("synchronous_commit", "synchronous_commit is off", "note"),
+            ("full_page_writes", "full_page_writes is off", "bad"),
+            ("fsync", "fsync is off", "bad"),
+        ):
+            self.fake.world["server"][name] = "off"
+            self.until_shown("#headline-title", title)
+            self.assertEqual(self.attribute("#headline", "data-level"), level)
+            self.assertEqual(foot(level), ["off"])
+            self.fake.world["server"][name] = "on"
+            self.until_shown("#headline-title", "All is well")
 
     def test_alarms_are_readable_and_fit_a_phone(self):
         for scheme in ("light", "dark"):

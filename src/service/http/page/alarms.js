@@ -9,26 +9,34 @@ const ORDER = [
   "paused",
   "open",
   "forced_open",
+  "unsafe",
   "pushback",
   "fenced",
   "stopping",
+  "growing",
+  "long",
   "held",
   "probing",
   "probe_due",
   "hold",
+  "nothing_sent",
   "bypass",
   "observe",
+  "forgetful",
   "off",
 ];
-const BAD = new Set(["lost", "store_out", "paused", "open", "forced_open"]);
-const NOTES = new Set(["off", "observe", "bypass", "asks"]);
+const BAD = new Set(["lost", "store_out", "paused", "open", "forced_open", "unsafe"]);
+/** At night that is nothing; in the morning somebody wants to know. */
+const NOTHING_SENT_US = 60e6;
+const NOTES = new Set(["off", "observe", "bypass", "asks", "nothing_sent", "forgetful"]);
 
 /**
  * `line` is how the service is reached (`{state, heard, where}`), `status` the last one that came or null, `elapsed` the microseconds since its
- * reading, `seen(key)` since when (milliseconds, and whether from before the page was opened) something is so.
+ * reading, `seen(key)` since when (milliseconds, and whether from before the page was opened) something is so,
+ * `queue(budget, class)` its `Queue`.
  * Each alarm: `{kind, level, key, title, detail, doing}`.
  */
-export function alarms({ line, status, elapsed, now, seen }) {
+export function alarms({ line, status, elapsed, now, seen, queue }) {
   const found = [];
   const add = (kind, name, title, detail, doing) => {
     const level = BAD.has(kind) ? "bad" : NOTES.has(kind) ? "note" : "warn";
@@ -46,6 +54,12 @@ export function alarms({ line, status, elapsed, now, seen }) {
   if (status) {
     ofService(status, elapsed, now, add);
     for (const budget of status.budgets) ofBudget(budget, elapsed, seen, add);
+    // What was read a while ago says nothing of who waits and sends now.
+    if (line.state !== "lost" && status.store.reachable) {
+      const free = status.budgets.filter((budget) => !isStopped(budget, elapsed));
+      for (const budget of free) ofQueues(budget, queue, add);
+      ofSilence(free, elapsed, add);
+    }
     ofBreakers(status, elapsed, add);
   }
   return found.sort((one, other) => ORDER.indexOf(one.kind) - ORDER.indexOf(other.kind));
@@ -93,7 +107,11 @@ export function retry(us, elapsed) {
 }
 
 function ofService(status, elapsed, now, add) {
-  const { service, store } = status;
+  const { service, store, server } = status;
+  for (const name of ["fsync", "full_page_writes"]) {
+    if (server?.[name] === "off") add("unsafe", name, say("unsafe", { name }), say("unsafe_detail"), say("unsafe_doing", { name }));
+  }
+  if (server?.synchronous_commit === "off") add("forgetful", "", say("forgetful"), say("forgetful_detail"), say("forgetful_doing"));
   if (service.stopping) add("stopping", "", say("stopping"), "", say("stopping_doing"));
   if (!service.enabled) add("off", "", say("off"), say("off_detail"), say("off_doing"));
   if (service.enabled && !store.reachable) {
@@ -123,6 +141,31 @@ function ofBudget(budget, elapsed, seen, add) {
     const detail = say("fenced_detail", { left: left(budget.fenced_for_us, elapsed) });
     add("fenced", name, say("fenced", { name }), detail, say("fenced_doing"));
   }
+}
+
+/** What is told otherwise: paused, pushed back or fenced. */
+export function isStopped(budget, elapsed) {
+  return budget.paused || budget.blocked_for_us > elapsed || budget.fenced_for_us > elapsed;
+}
+
+function ofQueues(budget, queue, add) {
+  for (const one of budget.classes) {
+    const { units, expected, waited, grows, long } = queue(budget.name, one.name);
+    if (!grows && !long) continue;
+    const words = { units: number(units), wait: span((expected ?? waited) * 1e6) };
+    const detail = say(expected === null ? "waits_unknown" : "waits_detail", words);
+    const kind = grows ? "growing" : "long";
+    add(kind, `${budget.name} ${one.name}`, say(kind, { class: one.name, name: budget.name }), detail, say("waits_doing"));
+  }
+}
+
+/** Budgets that had slots, and now have none: nobody calls any more, or nobody gets that far. */
+function ofSilence(budgets, elapsed, add) {
+  const used = budgets.filter((budget) => budget.last_slot_age_us !== null);
+  const waits = budgets.some((budget) => budget.classes.some((one) => one.waiting_units > 0));
+  const ago = Math.min(...used.map((budget) => budget.last_slot_age_us)) + elapsed;
+  if (used.length === 0 || waits || ago <= NOTHING_SENT_US) return;
+  add("nothing_sent", "", say("nothing_sent"), say("nothing_sent_detail", { age: age(ago) }), say("nothing_sent_doing"));
 }
 
 function ofBreakers(status, elapsed, add) {

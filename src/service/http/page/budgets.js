@@ -1,6 +1,6 @@
 // A card for each budget: its state, slots as they pass, and each class with its share against its floor.
 
-import { left } from "./alarms.js";
+import { isStopped, left } from "./alarms.js";
 import { drawn, element, keyed, mark, put, putName, show } from "./dom.js";
 import { holes, layer, rateNow, SECONDS, shares } from "./figures.js";
 import { age, number, percent, rate, say, span } from "./words.js";
@@ -11,7 +11,7 @@ const HEIGHT = 100;
 const UNDER_FLOOR_MS = 60_000;
 const COLUMNS = ["class", "now", "share", "waiting", "last"];
 
-/** `shown`: for each budget `{budget, at, elapsed, seconds, idle, admin}`; `act(kind, name)` opens the dialog. */
+/** `shown`: for each budget `{budget, at, elapsed, seconds, queue, admin, cannot}`; `act(kind, name)` opens the dialog. */
 export function showBudgets(parent, shown, act) {
   keyed(parent, shown, ({ budget }) => budget.name, ({ budget }) => card(budget.name, act));
 }
@@ -39,7 +39,7 @@ function card(budgetName, act) {
     facts,
   );
 
-  const update = ({ budget, at, elapsed, seconds, admin }) => {
+  const update = ({ budget, at, elapsed, seconds, queue, admin, cannot }) => {
     node.id = `budget-${at + 1}`;
     name.id = `budget-${at + 1}-name`;
     mark(node, "aria-labelledby", name.id);
@@ -54,11 +54,15 @@ function card(budgetName, act) {
     if (show(buttons.pause, !budget.paused)) put(buttons.pause, say("pause"));
     if (show(buttons.resume, budget.paused)) put(buttons.resume, say("resume"));
     put(buttons.pushback, say("push_back"));
-    for (const one of Object.values(buttons)) mark(one, "aria-label", `${one.textContent}: ${budget.name}`);
+    for (const one of Object.values(buttons)) {
+      mark(one, "aria-label", `${one.textContent}: ${budget.name}`);
+      one.disabled = cannot;
+      mark(one, "title", cannot ? say("cannot_now") : "");
+    }
     keyed(situation, situations(budget, elapsed), ([key]) => key, situationPart);
     show(situation, situation.children.length > 0);
     flow.update(budget, seconds, now);
-    classes.update(budget, seconds, now, elapsed);
+    classes.update(budget, seconds, now, elapsed, queue);
     put(facts, factsOf(budget, elapsed));
   };
   return { node, update };
@@ -200,10 +204,12 @@ function classTable() {
   const table = element("table", { class: "classes", role: "table" }, head, body);
   const empty = element("p", { class: "empty" });
   const node = element("div", { class: "class-part" }, table, empty);
-  const update = (budget, seconds, now, elapsed) => {
+  const update = (budget, seconds, now, elapsed, queue) => {
     heads.forEach((cell, at) => put(cell, say(COLUMNS[at])));
     const part = shares(seconds);
-    const rows = budget.classes.map((one, at) => ({ one, at, elapsed, rate: now && (now.byClass[one.name] ?? 0), share: part && (part[one.name] ?? 0) }));
+    // While nobody gets a slot, the rate of before says nothing of the wait.
+    const expected = ({ name }) => (isStopped(budget, elapsed) ? null : queue(name).expected);
+    const rows = budget.classes.map((one, at) => ({ one, at, elapsed, expected: expected(one), rate: now && (now.byClass[one.name] ?? 0), share: part && (part[one.name] ?? 0) }));
     keyed(body, rows, ({ one }) => one.name, classRow);
     show(table, rows.length > 0);
     if (show(empty, rows.length === 0)) put(empty, say("no_class", { name: budget.name }));
@@ -222,11 +228,13 @@ function classRow() {
   const share = element("span", { class: "share-figure" });
   const floor = element("span", { class: "floor-figure quiet" });
   const shareCell = element("td", { role: "cell", class: "share" }, bar, share, floor);
-  const waiting = cell("waiting");
+  const units = element("span");
+  const wait = element("span", { class: "wait quiet" });
+  const waiting = element("td", { role: "cell", class: "waiting" }, units, wait);
   const last = cell("last");
   const node = element("tr", { role: "row" }, name, now, shareCell, waiting, last);
   let waitingSince = null;
-  const update = ({ one, at, elapsed, rate: perSecond, share: part }) => {
+  const update = ({ one, at, elapsed, expected, rate: perSecond, share: part }) => {
     mark(node, "class", `c${at % COLOURS}`);
     putName(label, one.name);
     mark(name, "title", `${one.name} · ${say("priority", { priority: one.priority })}`);
@@ -241,8 +249,10 @@ function classRow() {
     mark(node, "data-under", String(under));
     put(floor, (least > 0 ? say("floor", { floor: percent(least) }) : say("no_floor")) + (under ? ` · ${say("under_floor")}` : ""));
     const words = { units: number(one.waiting_units), lanes: number(one.waiting_lanes) };
-    put(waiting, one.waiting_units > 0 ? words.units : "–");
-    mark(waiting, "title", say("waiting_title", words));
+    put(units, one.waiting_units > 0 ? words.units : "–");
+    const inWords = expected === null ? "" : span(expected * 1e6);
+    if (show(wait, one.waiting_units > 0 && inWords !== "")) put(wait, `~${inWords}`);
+    mark(waiting, "title", say("waiting_title", words) + (wait.hidden ? "" : say("wait_title", { wait: inWords })));
     mark(waiting, "data-head", say("waiting"));
     mark(waiting, "data-some", String(one.waiting_units > 0));
     put(last, one.last_slot_age_us === null ? "–" : slotAge(one.last_slot_age_us, elapsed));

@@ -20,8 +20,8 @@ export const tokens = {
   keep(which, token) {
     this.held.setItem(`${KEPT}.${which}`, token);
   },
-  forget() {
-    for (const which of ["admin", "look"]) this.held.removeItem(`${KEPT}.${which}`);
+  forget(...those) {
+    for (const which of those) this.held.removeItem(`${KEPT}.${which}`);
   },
 };
 
@@ -40,7 +40,7 @@ export class Act {
     });
     byId("act-cancel").addEventListener("click", () => this.#dialog.close());
     byId("act-forget").addEventListener("click", () => {
-      tokens.forget();
+      tokens.forget("admin");
       this.#events.changed();
       this.#showToken();
       byId("act-token").focus();
@@ -134,7 +134,8 @@ export class Act {
       this.#events.done(kind, budget.name, answer.view);
       this.#events.changed();
     } else if (answer.status === 401) {
-      tokens.forget();
+      // The one for looking was not asked, and may be a good one.
+      tokens.forget("admin");
       this.#events.changed();
       this.#showToken();
       byId("act-token").select();

@@ -4,6 +4,11 @@
 export const SECONDS = 120;
 /** Samples that lie further apart than this have a hole between them: nobody knows when those slots passed. */
 const HOLE_MS = 3500;
+const MINUTE = 60;
+const QUEUE_MS = MINUTE * 1000;
+/** Who waits for longer is likely to give up. */
+const LONG_WAIT_S = 30;
+const LONG_FOR_MS = 10_000;
 /** The rate of now is the mean of so many seconds. */
 const NOW_SECONDS = 5;
 
@@ -54,6 +59,58 @@ export class Samples {
   }
 }
 
+/** How many units of a class have waited, and how long one that comes now is likely to wait. */
+export class Queue {
+  #name;
+  #kept = [];
+  #waitsSince = null;
+  #longSince = null;
+  units = 0;
+  /** Seconds, at the class's rate of the last minute, or since it has waited where that is less; null without a slot in that time. */
+  expected = null;
+  /** Seconds for which it has waited without a break, as far as that was seen. */
+  waited = 0;
+  /** It waits for more than it ever did a minute ago, and still for more. */
+  grows = false;
+  /** The wait has been long for a while: a burst that is soon over is none. */
+  long = false;
+
+  constructor(name) {
+    this.#name = name;
+  }
+
+  /** `at` in milliseconds; `seconds` are those of its budget until then. */
+  add(at, units, seconds) {
+    const last = this.#kept.at(-1);
+    if (last && at <= last.at) return;
+    // What waits already when the page is opened may have waited for ever.
+    if (units > 0) this.#waitsSince ??= { at, before: !last };
+    else this.#waitsSince = null;
+    this.#kept.push({ at, units });
+    while (this.#kept[0].at <= at - QUEUE_MS) this.#kept.shift();
+    this.units = units;
+    this.waited = this.#waitsSince ? (at - this.#waitsSince.at) / 1000 : 0;
+    const over = this.#waitsSince?.before ? MINUTE : Math.min(MINUTE, Math.max(MINUTE / 6, Math.ceil(this.waited)));
+    const known = seconds.slice(-over).filter((second) => second !== null);
+    const slots = known.reduce((sum, second) => sum + (second[this.#name] ?? 0), 0);
+    this.expected = slots > 0 ? (units * known.length) / slots : null;
+    this.grows = this.#isGrowing(at);
+    const isLong = units > 0 && (this.expected ?? this.waited) > LONG_WAIT_S;
+    this.#longSince = isLong ? this.#longSince ?? at : null;
+    this.long = isLong && at - this.#longSince >= LONG_FOR_MS;
+  }
+
+  /** A queue that goes up and down has a high in each third of the minute, and one that has filled stays as it is in the last two. */
+  #isGrowing(now) {
+    if (this.#kept[0].at > now - QUEUE_MS + HOLE_MS) return false;
+    const third = (n) => this.#kept.filter(({ at }) => Math.floor((now - at) / (QUEUE_MS / 3)) === 2 - n).map(({ units }) => units);
+    const [first, middle, last] = [third(0), third(1), third(2)];
+    if ([first, middle, last].some((units) => units.length === 0)) return false;
+    const mean = (units) => units.reduce((sum, one) => sum + one, 0) / units.length;
+    return Math.min(...last) > Math.max(...first) + 2 && mean(last) > mean(middle) * 1.1;
+  }
+}
+
 /** Slots a second, by class and in sum, over the last few seconds that are known; null where none of them is. */
 export function rateNow(seconds) {
   const known = seconds.slice(-NOW_SECONDS).filter((second) => second !== null);
@@ -65,7 +122,7 @@ export function rateNow(seconds) {
 
 /** Each class's part of what was granted in the last minute, 0 to 1; null where nothing was. */
 export function shares(seconds) {
-  const { all, byClass } = total(seconds.slice(-60).filter((second) => second !== null));
+  const { all, byClass } = total(seconds.slice(-MINUTE).filter((second) => second !== null));
   if (all < 0.5) return null;
   for (const name of Object.keys(byClass)) byClass[name] /= all;
   return byClass;

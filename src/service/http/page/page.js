@@ -6,7 +6,7 @@ import { showBreakers } from "./page/breakers.js";
 import { showBudgets } from "./page/budgets.js";
 import { Act, Ask, tokens } from "./page/dialogs.js";
 import { byId, element, keyed, mark, put, putName, show } from "./page/dom.js";
-import { rateNow, Samples } from "./page/figures.js";
+import { Queue, rateNow, Samples } from "./page/figures.js";
 import { Stream } from "./page/stream.js";
 import { age, language, number, say, speak, span } from "./page/words.js";
 
@@ -19,6 +19,7 @@ const SIGNS = { ok: "✓", note: "i", warn: "!", bad: "✕", wait: "…" };
 
 const line = { state: "connecting", heard: null, brokeAt: null, retryAt: null };
 const samples = new Map();
+const queues = new Map();
 const firstSeen = new Map();
 let status = null;
 let receivedAt = 0;
@@ -45,7 +46,7 @@ const stream = new Stream({
     draw();
   },
   refused(given) {
-    tokens.forget();
+    tokens.forget("admin", "look");
     line.state = "asks";
     line.retryAt = null;
     draw();
@@ -85,7 +86,10 @@ function take(data) {
   for (const budget of data.budgets) {
     if (data.store.reachable) {
       const counts = Object.fromEntries(budget.classes.map((one) => [one.name, one.granted]));
-      samplesOf(budget.name).add(data.unix_ms - (data.store.age_ms ?? 0), counts);
+      const read = data.unix_ms - (data.store.age_ms ?? 0);
+      samplesOf(budget.name).add(read, counts);
+      const seconds = samplesOf(budget.name).seconds(read);
+      for (const one of budget.classes) queueOf(budget.name, one.name).add(read, one.waiting_units, seconds);
     }
     note(`paused ${budget.name}`, budget.paused, before);
   }
@@ -94,6 +98,12 @@ function take(data) {
 function samplesOf(budget) {
   if (!samples.has(budget)) samples.set(budget, new Samples());
   return samples.get(budget);
+}
+
+function queueOf(budget, name) {
+  const key = JSON.stringify([budget, name]);
+  if (!queues.has(key)) queues.set(key, new Queue(name));
+  return queues.get(key);
 }
 
 /** Since when something is so, as far as this page has seen it. */
@@ -140,14 +150,21 @@ function draw() {
 
 function budgetShown(budget, at, elapsed) {
   const serverNow = status.unix_ms - (status.store.age_ms ?? 0) + elapsed / 1000;
-  return { budget, at, elapsed, seconds: samplesOf(budget.name).seconds(serverNow), admin: status.service.admin };
+  const seconds = samplesOf(budget.name).seconds(serverNow);
+  const queue = (name) => queueOf(budget.name, name);
+  return { budget, at, elapsed, seconds, queue, admin: status.service.admin, cannot: storeIsOut() };
+}
+
+function storeIsOut() {
+  return status !== null && status.service.enabled && !status.store.reachable;
 }
 
 function drawLine(silence) {
-  mark(byId("link"), "data-link", line.state === "live" && silence > STALE_MS ? "silent" : line.state);
+  const live = silence > STALE_MS ? "silent" : storeIsOut() ? "store-out" : "live";
+  mark(byId("link"), "data-link", line.state === "live" ? live : line.state);
   const left = line.retryAt === null ? 0 : line.retryAt - performance.now();
   const words = {
-    live: () => (silence > STALE_MS ? say("silent", { age: age(silence * 1000) }) : say("live")),
+    live: () => (live === "silent" ? say("silent", { age: age(silence * 1000) }) : say(live === "live" ? "live" : "link_store_out")),
     asks: () => say("no_token"),
     connecting: () => say(line.heard === null && line.brokeAt === null ? "connecting" : "reconnecting"),
     lost: () => (left > 1000 ? say("reconnecting_in", { left: age(left * 1000) }) : say("reconnecting")),
@@ -159,7 +176,7 @@ function drawHeadline(shown, elapsed, now, silence) {
   const seen = (key) => firstSeen.get(key) ?? { at: now, before: true };
   // An open line that says nothing is as good as none.
   const state = line.state === "live" && silence > STALE_MS ? "lost" : line.state;
-  const found = alarms({ line: { state, heard: line.heard, where: location.host }, status, elapsed, now, seen });
+  const found = alarms({ line: { state, heard: line.heard, where: location.host }, status, elapsed, now, seen, queue: queueOf });
   const [worst, ...others] = found;
   const level = worst?.level ?? (status ? "ok" : "wait");
   const perSecond = shown.reduce((sum, { seconds }) => sum + (rateNow(seconds)?.all ?? 0), 0);
@@ -227,12 +244,12 @@ function drawFoot(elapsed) {
     [say("reading"), store.age_ms === null ? "–" : say("ago", { age: age(elapsed) })],
   ]);
   if (!server) return lines("server", []);
-  const unsafe = (value) => (value === "off" ? "warn" : "");
+  const off = (value, level) => (value === "off" ? level : "");
   lines("server", [
     [say("server"), `PostgreSQL ${server.version}`],
-    ["fsync", server.fsync, unsafe(server.fsync)],
-    ["synchronous_commit", server.synchronous_commit, unsafe(server.synchronous_commit)],
-    ["full_page_writes", server.full_page_writes, unsafe(server.full_page_writes)],
+    ["fsync", server.fsync, off(server.fsync, "bad")],
+    ["synchronous_commit", server.synchronous_commit, off(server.synchronous_commit, "note")],
+    ["full_page_writes", server.full_page_writes, off(server.full_page_writes, "bad")],
     [say("snapshot"), snapshot(server.oldest_snapshot)],
   ]);
 }
@@ -312,7 +329,7 @@ byId("keys").addEventListener("click", () => byId("help").showModal());
 byId("help-close").addEventListener("click", () => byId("help").close());
 byId("look").addEventListener("click", () => ask.open(false));
 byId("forget").addEventListener("click", () => {
-  tokens.forget();
+  tokens.forget("admin", "look");
   announce(say("token_forgotten"));
   byId("language").focus();
   draw();
