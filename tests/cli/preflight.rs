@@ -63,6 +63,9 @@ const NAMES: [&str; 40] = [
 const TIMED: [&str; 9] =
     ["dns", "connect", "tls", "login", "fresh_connection", "lookahead", "round_trip", "lock_waits", "arrival_jitter"];
 
+/// A call that the mock vendor answers as a real one, given the header tr_id.
+const PRICE: &str = "/uapi/domestic-stock/v1/quotations/inquire-price";
+
 /// What one run said.
 pub struct Report {
     pub exit: i32,
@@ -163,8 +166,13 @@ pub async fn set_up(url: &str) {
 }
 
 pub async fn preflight(url: &str, options: &str) -> Report {
+    preflight_calling(url, options, &[]).await
+}
+
+/// The same with options that hold spaces.
+pub async fn preflight_calling(url: &str, options: &str, more: &[&str]) -> Report {
     let short = if options.contains("--seconds") { vec![] } else { words("--seconds 1") };
-    let arguments = [words("preflight kis-real --json"), short, words(options)].concat();
+    let arguments = [words("preflight kis-real --json"), short, words(options), more.to_vec()].concat();
     Report::of(call_budget(url, &arguments).await)
 }
 
@@ -190,13 +198,14 @@ pub async fn preflight_with(url: &str, options: &str, variables: &[(&str, &str)]
 async fn where_all_is_as_the_documents_say_every_line_passes_and_none_is_left_out() {
     let ground = Ground::new().await;
     let vendor = MockVendor::start(Settings::default()).await.unwrap();
-    let options = format!("--url http://{}/mock/report --processes 4", vendor.addr());
+    let options = format!("--url http://{}{PRICE} --processes 4", vendor.addr());
+    let header = ["--header", "tr_id: FHKST01010100"];
     let mut last = Vec::new();
     // A busy machine makes times long, and nothing else: whatever else does not pass fails at once. The other tests of this
     // binary keep it busy, but not for ever.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(180) {
-        let report = ground.preflight(&options).await;
+        let report = preflight_calling(&ground.role.url, &options, &header).await;
         let worse = report.worse_than_pass();
         report.passes_but(&[]);
         assert!(report.stderr.contains("sending 20 GET requests to http://127.0.0.1:"), "{}", report.stderr);
@@ -245,7 +254,9 @@ async fn people_read_one_line_each_within_80_columns_and_programs_no_colour() {
         assert!(outcome.stdout.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
     }
     assert!(outcome.stdout.contains("    every call is refused until somebody runs"), "{}", outcome.stdout);
-    assert!(outcome.stdout.contains("\nverdict: fail ("), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("\nverdict: fail: connections"), "{}", outcome.stdout);
+    let round_trip = outcome.stdout.lines().find(|line| line.starts_with("round_trip ")).unwrap();
+    assert!(round_trip.contains(" probes: p50 "), "{round_trip}");
     assert!(!outcome.stdout.contains('\x1b'));
     for line in outcome.stdout.lines() {
         assert!(line.chars().count() <= 80, "{line}");
@@ -257,11 +268,12 @@ async fn what_is_asked_for_wrongly_is_a_usage_error() {
     for (arguments, words) in [
         (words("preflight kis-real --url vendor.example"), "begins with http"),
         (words("preflight kis-real --seconds 0"), "--seconds"),
+        (words("preflight kis-real --header not-a-real-key"), "--header number 1 has no colon"),
         (words("preflight"), "<BUDGET>"),
     ] {
         let outcome = call_budget("postgresql://me@127.0.0.1/db", &arguments).await;
         assert_eq!(outcome.exit, 2, "{outcome:?}");
-        assert!(outcome.stderr.contains(words), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(words) && !outcome.stderr.contains("not-a-real"), "{}", outcome.stderr);
     }
     let unknown = call_budget("postgresql://me@127.0.0.1/db?sslmode=prefer", &words("preflight kis-real")).await;
     unknown.refused(2, &["plain text"]);
