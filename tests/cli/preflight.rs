@@ -14,6 +14,7 @@ use call_budget::service::mock_vendor::{MockVendor, Settings};
 use serde_json::Value;
 
 use crate::support::{self, TestDatabase, TestRole};
+use crate::watching::Terminal;
 use crate::{Outcome, call_budget, words};
 
 const NAMES: [&str; 40] = [
@@ -261,6 +262,17 @@ async fn people_read_one_line_each_within_80_columns_and_programs_no_colour() {
     for line in outcome.stdout.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
+}
+
+#[tokio::test]
+async fn at_a_terminal_it_says_what_it_is_at_and_wipes_that_away() {
+    let ground = Ground::new().await;
+    let mut terminal = Terminal::run(&ground.role.url, "preflight kis-real --seconds 3");
+    let rest = async { while terminal.more().await {} };
+    tokio::time::timeout(Duration::from_secs(30), rest).await.expect("it ends");
+    let (before, after) = terminal.shown.split_once("measuring round trips, locks and clocks").expect("it says so");
+    assert!(before.ends_with("\r\x1b[K"), "{before:?}");
+    assert!(after.find("\r\x1b[K").unwrap() < after.find("verdict: ").unwrap(), "{after:?}");
 }
 
 #[tokio::test]

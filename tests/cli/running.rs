@@ -148,6 +148,16 @@ async fn an_unknown_name_is_an_error_of_usage_and_a_store_that_is_out_is_not() {
 }
 
 #[tokio::test]
+async fn where_nothing_names_a_store_each_command_says_how_to() {
+    for command in ["run kis-real eod -- true", "status", "preflight kis-real"] {
+        let mut nowhere = Command::new(PROGRAM);
+        nowhere.args(words(command)).env("CALL_BUDGET_ENABLED", "true").env_remove("DATABASE_URL").stdin(Stdio::null());
+        let ways = ["database_url (CALL_BUDGET_DATABASE_URL)", "the variable DATABASE_URL", "--database-url"];
+        outcome(&mut nowhere).await.refused(2, &ways);
+    }
+}
+
+#[tokio::test]
 async fn a_command_that_cannot_run_costs_no_slot() {
     let database = database_with_budget().await;
     let (directory, file) = trace();

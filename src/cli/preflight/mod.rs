@@ -23,11 +23,11 @@ use super::database::Database;
 use super::headers::Headers;
 use super::progress::during;
 use super::{Exit, output};
+use crate::Settings;
 use crate::clock::SystemClock;
 use crate::config::Connection;
 use crate::store::PostgresStore;
 use crate::store::direct::{Direct, Openings};
-use crate::{Settings, SettingsError};
 use facts::Facts;
 use fresh::Fresh;
 use judge::way::{Calls, Protection};
@@ -89,9 +89,8 @@ impl Preflight {
     pub async fn run(self) -> Result<Exit, CommandError> {
         let headers = self.headers.read()?;
         let settings = Settings { application_name: NAME.into(), ..self.database.settings()? };
-        let usage = |error: SettingsError| CommandError::usage(error.to_string());
-        let connection = Connection::of(&settings).map_err(usage)?;
-        let store = PostgresStore::new(&settings, SystemClock).map_err(usage)?;
+        let connection = Connection::of(&settings)?;
+        let store = PostgresStore::new(&settings, SystemClock)?;
 
         let mut fresh = Fresh::to(&connection);
         let openings = Openings::new(connection.clone());

@@ -117,7 +117,7 @@ impl Run {
     async fn execute(self, job: Option<Job>) -> Result<Exit, CommandError> {
         let program = Program::find(&self.command)?;
         let settings = self.database.settings()?;
-        let budgets = CallBudget::new(&settings).map_err(|error| CommandError::usage(error.to_string()))?;
+        let budgets = CallBudget::new(&settings)?;
         if let Some(job) = &job {
             job.prepare()?;
         }
@@ -166,7 +166,7 @@ impl Run {
         loop {
             let max_wait = deadline.saturating_since(SystemClock.now());
             let options = Options { cost: self.cost, max_wait: Some(max_wait) };
-            let permit = budgets.acquire_with(budget, class, options).await.map_err(|error| refused(&error, budget))?;
+            let permit = budgets.acquire_with(budget, class, options).await.map_err(|error| refused(&error))?;
             if let Ok(sending) = permit.start() {
                 let at = SystemClock.wall();
                 return Ok(Started { command: program.start()?, at, sending });
@@ -181,7 +181,7 @@ struct Started {
     sending: Sending,
 }
 
-fn refused(error: &AcquireError, budget: &str) -> CommandError {
+fn refused(error: &AcquireError) -> CommandError {
     let exit = match error.code() {
         // Time ran out while the store failed: what has to come back is the store.
         Code::WaitExceeded if error.stage().is_some() || error.may_have_spent() => STORE,
