@@ -291,6 +291,12 @@ impl SettingsError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
+
+    /// Nothing names a store: a command has further ways to do so.
+    #[cfg(feature = "cli")]
+    pub(crate) fn names_no_store(&self) -> bool {
+        self.0.contains(connection::NO_STORE)
+    }
 }
 
 impl fmt::Display for SettingsError {

@@ -1,7 +1,7 @@
 //! A process on its own, while the switch is off: each class keeps its polite pace, with few calls in flight.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,10 +15,15 @@ use crate::policy::polite::Polite;
 /// Budget and class.
 pub(crate) type Key = (Arc<str>, Arc<str>);
 
+/// Names that callers make up must not pile up: so many classes have a pace of their own, and so many budgets a pushback.
+const MOST: usize = 1_000;
+
 pub(crate) struct Paces {
     interval: Duration,
     concurrency: usize,
     classes: Mutex<HashMap<Key, Class>>,
+    /// What the classes beyond `MOST` share.
+    rest: OnceLock<Class>,
     /// Budgets whose vendor said "too many", and until when nothing starts there.
     pushed_back: Mutex<HashMap<Arc<str>, Instant>>,
 }
@@ -32,10 +37,10 @@ pub(crate) struct Class {
 
 impl Paces {
     pub fn new(interval: Duration, concurrency: usize) -> Self {
-        Self { interval, concurrency, classes: Mutex::default(), pushed_back: Mutex::default() }
+        Self { interval, concurrency, classes: Mutex::default(), rest: OnceLock::new(), pushed_back: Mutex::default() }
     }
 
-    /// What is kept of a class.
+    /// What is kept of a class: where there are too many, the same for all further ones.
     pub fn class(&self, key: &Key, ledger: &Ledger) -> Class {
         let mut classes = self.classes();
         let others = classes.len();
@@ -44,7 +49,11 @@ impl Paces {
             pace: Arc::new(Mutex::new(Polite::new(self.interval))),
             book: ledger.open(&key.0, &key.1, others),
         };
-        classes.entry(key.clone()).or_insert_with(new).clone()
+        match classes.get(key) {
+            Some(class) => class.clone(),
+            None if others >= MOST => self.rest.get_or_init(new).clone(),
+            None => classes.entry(key.clone()).or_insert_with(new).clone(),
+        }
     }
 
     /// Where the callers of all classes are counted.
@@ -80,6 +89,11 @@ impl Paces {
     /// No call of this budget starts before `until`. One whose turn has already come still leaves.
     pub fn push_back(&self, budget: &Arc<str>, until: Instant) {
         let mut pushed_back = self.pushed_back.lock().unwrap_or_else(PoisonError::into_inner);
+        if pushed_back.len() >= MOST && !pushed_back.contains_key(budget) {
+            // The first to be over is the first to be forgotten.
+            let first = pushed_back.iter().min_by_key(|(_, until)| **until).map(|(budget, _)| Arc::clone(budget));
+            first.map(|first| pushed_back.remove(&first));
+        }
         let known = pushed_back.entry(Arc::clone(budget)).or_insert(until);
         *known = until.max(*known);
     }

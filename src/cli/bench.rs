@@ -182,7 +182,7 @@ fn caller(url: &str) -> Result<CallBudget, CommandError> {
         rtt_max: Duration::from_secs(1),
         ..Settings::default()
     };
-    CallBudget::new(&settings).map_err(|error| CommandError::usage(error.to_string()))
+    Ok(CallBudget::new(&settings)?)
 }
 
 fn unpaced() -> Result<admin::Settings, CommandError> {

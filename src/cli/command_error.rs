@@ -1,6 +1,7 @@
 use std::fmt;
 
 use super::Exit;
+use crate::SettingsError;
 use crate::store::operation::OperationError;
 use crate::store::sqlstate::Meaning;
 
@@ -48,6 +49,16 @@ impl fmt::Display for CommandError {
         match &self.hint {
             Some(hint) => write!(f, ": {hint}"),
             None => Ok(()),
+        }
+    }
+}
+
+impl From<SettingsError> for CommandError {
+    fn from(error: SettingsError) -> Self {
+        let refused = CommandError::usage(error.to_string());
+        match error.names_no_store() {
+            true => refused.hint("a command also takes the variable DATABASE_URL or --database-url"),
+            false => refused,
         }
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::command_error::CommandError;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Connection, Settings, SettingsError};
+use crate::config::{Connection, Settings};
 use crate::store::direct::Direct;
 use crate::store::migrate::{Migrated, migrate};
 use crate::store::operation::{Operation, OperationError};
@@ -47,7 +47,7 @@ pub struct Connected {
 impl Database {
     /// All settings, with the database that the options name.
     pub fn settings(&self) -> Result<Settings, CommandError> {
-        let settings = Settings::layered(self.config.as_deref()).map_err(usage)?;
+        let settings = Settings::layered(self.config.as_deref())?;
         Ok(match &self.database_url {
             Some(url) => settings.at(url.as_str()),
             None => settings,
@@ -90,7 +90,7 @@ impl Database {
     }
 
     fn connection(&self) -> Result<Connection, CommandError> {
-        Connection::of(&self.settings()?).map_err(usage)
+        Ok(Connection::of(&self.settings()?)?)
     }
 }
 
@@ -136,8 +136,4 @@ impl Connected {
             _ => error.into(),
         }
     }
-}
-
-fn usage(error: SettingsError) -> CommandError {
-    CommandError::usage(error.to_string())
 }

@@ -20,15 +20,15 @@ pub fn friendly(us: i64) -> String {
     format!("{:#}", SignedDuration::from_micros(us))
 }
 
-/// The duration as far as it says something at a glance: `61ms`, `3s 20ms`, `2h 5m`.
+/// The duration, rounded, as far as it says something at a glance: `61ms`, `3s 20ms`, `2h 5m`.
 pub fn rough(us: i64) -> String {
     let unit = match us.unsigned_abs() {
-        0..10_000 => 1,
-        10_000..10_000_000 => 1_000,
+        0..1_000 => 1,
+        1_000..10_000_000 => 1_000,
         10_000_000..600_000_000 => 1_000_000,
         _ => 60_000_000,
     };
-    friendly(us / unit * unit)
+    friendly(us.saturating_add(us.signum() * unit / 2) / unit * unit)
 }
 
 #[cfg(test)]
@@ -54,7 +54,10 @@ mod tests {
     #[test]
     fn a_rough_duration_drops_what_nobody_reads() {
         assert_eq!(rough(61_174), "61ms");
-        assert_eq!(rough(9_999), "9ms 999µs");
+        assert_eq!(rough(9_895), "10ms");
+        assert_eq!(rough(-1_400), "-1ms");
+        assert_eq!(rough(999), "999µs");
+        assert_eq!(rough(i64::MAX), rough(i64::MAX - 1));
         assert_eq!(rough(7_265_000_000), "2h 1m");
     }
 }

@@ -14,6 +14,7 @@ mod duration;
 mod explain;
 mod fence;
 mod find;
+mod headers;
 mod logs;
 mod migrate;
 mod mock_vendor;

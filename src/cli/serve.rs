@@ -60,7 +60,7 @@ impl Serve {
         // Before the address is told: whoever reads it may stop the service at once.
         let interrupted = super::interrupted();
         let service = Service::start(&shared, settings).await.map_err(|error| match error {
-            StartError::Settings(error) => CommandError::usage(error.to_string()),
+            StartError::Settings(error) => error.into(),
             StartError::Address(address, error) => CommandError::failed(format!("cannot listen on {address}: {error}"))
                 .hint("choose another with --listen"),
         })?;

@@ -83,11 +83,14 @@ impl Connection {
     }
 }
 
+/// What a refusal says where nothing names a host.
+pub(super) const NO_STORE: &str = "says where the store is";
+
 fn hosts(sources: &Sources, settings: &Settings) -> Result<Vec<Host>, SettingsError> {
     let Some(list) = sources.word("host") else {
         let switch = if settings.enabled { "call_budget_enabled is true, but nothing" } else { "nothing" };
         return Err(SettingsError(format!(
-            "{switch} says where the store is: set database_url (CALL_BUDGET_DATABASE_URL), such as \
+            "{switch} {NO_STORE}: set database_url (CALL_BUDGET_DATABASE_URL), such as \
              postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or host (CALL_BUDGET_HOST)"
         )));
     };

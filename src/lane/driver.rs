@@ -174,11 +174,15 @@ impl<C: Clock, S: Store> Driver<C, S> {
     /// Whether what the answer granted counts, by what it tells of the store's clock.
     fn counts(&self, reply: &Reply) -> bool {
         let lane = &*self.lane;
-        let Judged { counts, step } = lane.watch.answered(&lane.budget, reply);
+        let Judged { counts, step, fences } = lane.watch.answered(&lane.budget, reply);
         if let Some(step) = step {
             lane.tally.clock_steps.add(1);
             let (budget, class) = (&*lane.budget, &*lane.class);
             tracing::warn!(budget, class, step_us = step.by_us, "call_budget_store_clock_stepped");
+        }
+        if let Some(fences) = fences {
+            // After a crash, a failover or a step, or by hand: whoever fenced, the budget has kept one quiet moment.
+            tracing::info!(budget = &*lane.budget, fences, "call_budget_fenced");
         }
         counts
     }

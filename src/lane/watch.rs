@@ -35,6 +35,8 @@ pub(crate) struct Judged {
     pub counts: bool,
     /// It is the first to show this step.
     pub step: Option<Step>,
+    /// It is the first to show so many fences of the budget, after one that showed fewer.
+    pub fences: Option<i64>,
 }
 
 impl Watch {
@@ -46,13 +48,14 @@ impl Watch {
         // No such budget: nothing was granted, and the answer does not tell its timeline.
         if answer.timeline == 0 {
             state.clock.probed(bracket(reply));
-            return Judged { counts: true, step: None };
+            return Judged { counts: true, step: None, fences: None };
         }
         let step = state.clock.answered(bracket(reply), answer.timeline);
         let latest = state.clock.latest();
         let fence = state.budgets.entry(Arc::clone(budget)).or_default();
+        let fences = fence.seen().filter(|seen| answer.fences > *seen).map(|_| answer.fences);
         let counts = fence.counts(latest, *asked, *answered, answer.fences, answer.promise());
-        Judged { counts, step }
+        Judged { counts, step, fences }
     }
 
     /// An answer to a probe.

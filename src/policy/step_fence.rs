@@ -71,6 +71,11 @@ impl StepFence {
         asked >= self.counts_from || fences >= self.covering
     }
 
+    /// The highest fence counter so far; none before the first answer.
+    pub fn seen(&self) -> Option<i64> {
+        self.seen.map(|(_, count)| count)
+    }
+
     /// The fence that is to be asked for now.
     pub fn wanted(&self, now: Instant) -> Option<Wanted> {
         self.wanted.filter(|wanted| now <= wanted.until)

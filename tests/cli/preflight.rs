@@ -14,6 +14,7 @@ use call_budget::service::mock_vendor::{MockVendor, Settings};
 use serde_json::Value;
 
 use crate::support::{self, TestDatabase, TestRole};
+use crate::watching::Terminal;
 use crate::{Outcome, call_budget, words};
 
 const NAMES: [&str; 40] = [
@@ -62,6 +63,9 @@ const NAMES: [&str; 40] = [
 /// What a machine that is busy with other things can make slow. Everything else passes at once or not at all.
 const TIMED: [&str; 9] =
     ["dns", "connect", "tls", "login", "fresh_connection", "lookahead", "round_trip", "lock_waits", "arrival_jitter"];
+
+/// A call that the mock vendor answers as a real one, given the header tr_id.
+const PRICE: &str = "/uapi/domestic-stock/v1/quotations/inquire-price";
 
 /// What one run said.
 pub struct Report {
@@ -163,8 +167,13 @@ pub async fn set_up(url: &str) {
 }
 
 pub async fn preflight(url: &str, options: &str) -> Report {
+    preflight_calling(url, options, &[]).await
+}
+
+/// The same with options that hold spaces.
+pub async fn preflight_calling(url: &str, options: &str, more: &[&str]) -> Report {
     let short = if options.contains("--seconds") { vec![] } else { words("--seconds 1") };
-    let arguments = [words("preflight kis-real --json"), short, words(options)].concat();
+    let arguments = [words("preflight kis-real --json"), short, words(options), more.to_vec()].concat();
     Report::of(call_budget(url, &arguments).await)
 }
 
@@ -190,13 +199,14 @@ pub async fn preflight_with(url: &str, options: &str, variables: &[(&str, &str)]
 async fn where_all_is_as_the_documents_say_every_line_passes_and_none_is_left_out() {
     let ground = Ground::new().await;
     let vendor = MockVendor::start(Settings::default()).await.unwrap();
-    let options = format!("--url http://{}/mock/report --processes 4", vendor.addr());
+    let options = format!("--url http://{}{PRICE} --processes 4", vendor.addr());
+    let header = ["--header", "tr_id: FHKST01010100"];
     let mut last = Vec::new();
     // A busy machine makes times long, and nothing else: whatever else does not pass fails at once. The other tests of this
     // binary keep it busy, but not for ever.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(180) {
-        let report = ground.preflight(&options).await;
+        let report = preflight_calling(&ground.role.url, &options, &header).await;
         let worse = report.worse_than_pass();
         report.passes_but(&[]);
         assert!(report.stderr.contains("sending 20 GET requests to http://127.0.0.1:"), "{}", report.stderr);
@@ -245,7 +255,9 @@ async fn people_read_one_line_each_within_80_columns_and_programs_no_colour() {
         assert!(outcome.stdout.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
     }
     assert!(outcome.stdout.contains("    every call is refused until somebody runs"), "{}", outcome.stdout);
-    assert!(outcome.stdout.contains("\nverdict: fail ("), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("\nverdict: fail: connections"), "{}", outcome.stdout);
+    let round_trip = outcome.stdout.lines().find(|line| line.starts_with("round_trip ")).unwrap();
+    assert!(round_trip.contains(" probes: p50 "), "{round_trip}");
     assert!(!outcome.stdout.contains('\x1b'));
     for line in outcome.stdout.lines() {
         assert!(line.chars().count() <= 80, "{line}");
@@ -253,15 +265,27 @@ async fn people_read_one_line_each_within_80_columns_and_programs_no_colour() {
 }
 
 #[tokio::test]
+async fn at_a_terminal_it_says_what_it_is_at_and_wipes_that_away() {
+    let ground = Ground::new().await;
+    let mut terminal = Terminal::run(&ground.role.url, "preflight kis-real --seconds 3");
+    let rest = async { while terminal.more().await {} };
+    tokio::time::timeout(Duration::from_secs(30), rest).await.expect("it ends");
+    let (before, after) = terminal.shown.split_once("measuring round trips, locks and clocks").expect("it says so");
+    assert!(before.ends_with("\r\x1b[K"), "{before:?}");
+    assert!(after.find("\r\x1b[K").unwrap() < after.find("verdict: ").unwrap(), "{after:?}");
+}
+
+#[tokio::test]
 async fn what_is_asked_for_wrongly_is_a_usage_error() {
     for (arguments, words) in [
         (words("preflight kis-real --url vendor.example"), "begins with http"),
         (words("preflight kis-real --seconds 0"), "--seconds"),
+        (words("preflight kis-real --header not-a-real-key"), "--header number 1 has no colon"),
         (words("preflight"), "<BUDGET>"),
     ] {
         let outcome = call_budget("postgresql://me@127.0.0.1/db", &arguments).await;
         assert_eq!(outcome.exit, 2, "{outcome:?}");
-        assert!(outcome.stderr.contains(words), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(words) && !outcome.stderr.contains("not-a-real"), "{}", outcome.stderr);
     }
     let unknown = call_budget("postgresql://me@127.0.0.1/db?sslmode=prefer", &words("preflight kis-real")).await;
     unknown.refused(2, &["plain text"]);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use call_budget::service::mock_vendor::{Kind, MockVendor, Settings};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::watching::Terminal;
@@ -116,4 +117,32 @@ async fn a_vendor_that_cannot_be_called_is_named_and_no_key_is_shown() {
         assert!(outcome.stderr.contains(word) && !outcome.stderr.contains("not-a-real"), "{outcome:?}");
     }
     vendor.stop().await;
+}
+
+#[tokio::test]
+async fn a_redirect_is_no_call_that_was_let_through_and_is_named() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/price", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while let Ok(byte) = stream.read_u8().await {
+                    head.push(byte);
+                    if head.ends_with(b"\r\n\r\n") {
+                        head.clear();
+                        let moved = "HTTP/1.1 301 Moved\r\nlocation: /not-a-real-key\r\ncontent-length: 0\r\n\r\n";
+                        let _ = stream.write_all(moved.as_bytes()).await;
+                    }
+                }
+            });
+        }
+    });
+    for vendor in [&[][..], &["--vendor", "kis"][..]] {
+        let probe = ["probe-window", url.as_str(), "--limit", "8", "--window", "200ms", "--yes"];
+        let outcome = call_budget("", &[&probe, vendor].concat()).await;
+        assert_eq!((outcome.exit, outcome.stdout.as_str()), (1, ""), "{outcome:?}");
+        let told = outcome.stderr.contains("it answered with a redirect (301): probe the address it leads to");
+        assert!(told && !outcome.stderr.contains("not-a-real-key"), "{outcome:?}");
+    }
 }

@@ -126,17 +126,35 @@ async fn a_refusal_says_whether_to_try_later_and_nothing_is_started() {
 #[tokio::test]
 async fn an_unknown_name_is_an_error_of_usage_and_a_store_that_is_out_is_not() {
     let database = database_with_budget().await;
-    for (names, known) in [(["kis-rael", "eod"], "budget list"), (["kis-real", "eood"], "class list kis-real")] {
+    for (names, known) in
+        [(["kis-rael", "eod"], "call-budget budget list"), (["kis-real", "eood"], "call-budget class list")]
+    {
         let mut run = Command::new(PROGRAM);
         run.arg("run").args(names).args(["--", "true"]);
         run.env("CALL_BUDGET_ENABLED", "true").env("DATABASE_URL", &database.url);
-        outcome(&mut run).await.refused(2, &["CALL_BUDGET_UNKNOWN", known]);
+        let outcome = outcome(&mut run).await;
+        assert_eq!(outcome.stderr.matches(known).count(), 1, "the way out is told once: {}", outcome.stderr);
+        outcome.refused(2, &["CALL_BUDGET_UNKNOWN"]);
     }
     let mut out = run(NOWHERE, &[], &["true"]);
     let out = outcome(out.env("CALL_BUDGET_STORE_OUTAGE_MAX", "0s")).await;
     assert_eq!((out.exit, out.stdout.as_str()), (69, ""), "{}", out.stderr);
     assert!(out.stderr.contains("CALL_BUDGET_STORE_UNAVAILABLE"), "{}", out.stderr);
     assert!(!out.stderr.contains("not-a-real-password"), "{}", out.stderr);
+    // Short of what counts as an outage: what is missing is the store all the same, and not a free slot.
+    outcome(&mut run(NOWHERE, &["--max-wait", "1s"], &["true"]))
+        .await
+        .refused(69, &["CALL_BUDGET_WAIT_EXCEEDED", "connect"]);
+}
+
+#[tokio::test]
+async fn where_nothing_names_a_store_each_command_says_how_to() {
+    for command in ["run kis-real eod -- true", "status", "preflight kis-real"] {
+        let mut nowhere = Command::new(PROGRAM);
+        nowhere.args(words(command)).env("CALL_BUDGET_ENABLED", "true").env_remove("DATABASE_URL").stdin(Stdio::null());
+        let ways = ["database_url (CALL_BUDGET_DATABASE_URL)", "the variable DATABASE_URL", "--database-url"];
+        outcome(&mut nowhere).await.refused(2, &ways);
+    }
 }
 
 #[tokio::test]
@@ -215,7 +233,7 @@ async fn while_the_switch_is_off_the_command_runs_and_no_store_is_touched() {
     }
     // With the switch on the same place is asked: the test would see it.
     let mut on = run(&url, &["--max-wait", "300ms"], &["true"]);
-    assert_eq!(outcome(&mut on).await.exit, 75);
+    assert_eq!(outcome(&mut on).await.exit, 69);
     assert!(listener.accept().is_ok());
 }
 

@@ -95,25 +95,29 @@ async fn with_stay_the_database_can_be_looked_at_after_the_verdict_and_ctrl_c_th
         .spawn()
         .unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut places = Vec::new();
+    let program = env!("CARGO_BIN_EXE_call-budget");
+    let mut lines: Vec<String> = Vec::new();
     let verdict = async {
-        loop {
-            let line = said.next_line().await.unwrap().expect("it stays");
-            let stays = line.contains("stays until Ctrl-C");
-            places.push(line);
-            if stays {
-                return;
-            }
+        let ends = |line: &String| line.trim() == format!("{program} serve");
+        let stays = |line: &String| line.contains("stays until Ctrl-C");
+        while !(lines.iter().any(stays) && lines.last().is_some_and(ends)) {
+            lines.push(said.next_line().await.unwrap().expect("it stays"));
         }
     };
     timeout(Duration::from_secs(60), verdict).await.expect("a verdict");
+    let (before, places) = lines.split_at(lines.iter().position(|line| line.contains("stays until")).unwrap());
+    let of_the_other_terminal = |lines: &[String]| -> Vec<String> {
+        let indented = lines.iter().filter(|line| line.starts_with("  export ") || line.contains(program));
+        indented.map(|line| line.trim().to_owned()).collect()
+    };
+    assert_eq!(of_the_other_terminal(before), of_the_other_terminal(places), "the same again");
+    let commands = ["export CALL_BUDGET_ENABLED=true".to_owned(), format!("{program} status --watch")];
+    assert_eq!(of_the_other_terminal(places)[2..4], commands, "{places:?}");
     let place = |name: &str| {
         let line = places.iter().find_map(|line| line.trim().strip_prefix("export ")?.strip_prefix(name));
         line.unwrap_or_else(|| panic!("{places:?}")).trim_matches(['=', '\'']).to_owned()
     };
     let url = place("DATABASE_URL");
-    let hint = format!("{} status --watch", env!("CARGO_BIN_EXE_call-budget"));
-    assert!(places.iter().any(|line| line.trim() == hint), "{places:?}");
     let started = descendants(child.id().unwrap());
     assert!(started.len() >= 2, "a server and a vendor: {started:?}");
 

@@ -9,6 +9,7 @@ mod support;
 mod books;
 mod cancelling;
 mod deadlines;
+mod fences;
 mod figures;
 mod lanes;
 mod outages;

@@ -37,18 +37,35 @@ async fn off_makes_no_connection_and_on_does() {
 #[tokio::test]
 async fn off_keeps_the_polite_interval_in_each_class() {
     let mut settings = Settings::default();
-    settings.polite_interval = ms(60);
+    settings.polite_interval = ms(200);
     let budget = CallBudget::new(&settings).unwrap();
     let began = Instant::now();
     for _ in 0..4 {
         send(budget.acquire("kis-real", "order").await);
     }
-    assert!(began.elapsed() >= ms(180), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= ms(600), "{:?}", began.elapsed());
     // Another class has its own pace.
-    send(budget.acquire_with("kis-real", "eod", within(ms(30))).await);
+    send(budget.acquire_with("kis-real", "eod", within(ms(100))).await);
     let error = budget.acquire_with("kis-real", "order", within(ms(1))).await.unwrap_err();
     assert_eq!(error.code(), Code::WaitExceeded);
-    assert!(error.retry_after().is_some_and(|after| after <= ms(60)), "{error:?}");
+    assert!(error.retry_after().is_some_and(|after| after <= ms(200)), "{error:?}");
+}
+
+#[tokio::test]
+async fn off_names_that_are_made_up_do_not_pile_up_and_share_one_pace() {
+    let mut settings = Settings::default();
+    settings.polite_interval = ms(60_000);
+    let budget = CallBudget::new(&settings).unwrap();
+    let at_once = async |class: &str| budget.acquire_with("kis-real", class, within(ms(10_000))).await.map(drop);
+    for number in 0..1_000 {
+        at_once(&format!("class {number}")).await.unwrap();
+    }
+    at_once("one more").await.unwrap();
+    let error = at_once("and another").await.unwrap_err();
+    assert_eq!(error.code(), Code::WaitExceeded, "the pace of the one before is its own, too");
+    // Those that have a pace keep it.
+    assert_eq!(at_once("class 7").await.unwrap_err().code(), Code::WaitExceeded);
+    assert!(budget.figures().classes.len() <= 1_001);
 }
 
 #[tokio::test]

@@ -86,6 +86,8 @@ impl Demo {
         }
         if self.stay {
             eprintln!("the fleet has stopped, everything else stays until Ctrl-C");
+            // Where a person looks now: the tables have moved the first ones away.
+            eprintln!("{}", view::places(stage.url(), vendor.address()));
             let signal = super::interrupted().await;
             eprintln!("{signal}: everything else is stopped, too");
         }

@@ -76,6 +76,7 @@ pub fn places(database: Option<Url<'_>>, vendor: &str) -> String {
     }
     // As it was called, which need not be on the path.
     let program = std::env::args().next().unwrap_or_else(|| "call-budget".to_owned());
+    lines.push("  export CALL_BUDGET_ENABLED=true".to_owned());
     lines.extend(["status --watch", "serve"].map(|command| format!("  {program} {command}")));
     lines.join("\n")
 }

@@ -120,7 +120,7 @@ impl Process {
                     application_name: format!("demo {}", std::process::id()),
                     ..Settings::default()
                 };
-                let budget = CallBudget::new(&settings).map_err(|error| CommandError::usage(error.to_string()))?;
+                let budget = CallBudget::new(&settings)?;
                 Pace::Budget(budget)
             }
             Pacing::Alone { interval_us } => Pace::Alone(Duration::from_micros(interval_us)),

@@ -86,7 +86,8 @@ impl Line {
         Self { verdict: Verdict::Fail, reason: reason.into(), ..self }
     }
 
-    fn counts_as(&self) -> Verdict {
+    /// What it is worth for the whole.
+    pub fn counts_as(&self) -> Verdict {
         match self.verdict {
             Verdict::NotMeasured if self.optional => Verdict::Warn,
             Verdict::NotMeasured => Verdict::Fail,

@@ -16,15 +16,18 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
+use hyper::http::HeaderMap;
 
 use super::command_error::CommandError;
 use super::database::Database;
+use super::headers::Headers;
+use super::progress::during;
 use super::{Exit, output};
+use crate::Settings;
 use crate::clock::SystemClock;
 use crate::config::Connection;
 use crate::store::PostgresStore;
 use crate::store::direct::{Direct, Openings};
-use crate::{Settings, SettingsError};
 use facts::Facts;
 use fresh::Fresh;
 use judge::way::{Calls, Protection};
@@ -49,12 +52,14 @@ const PACE: Duration = Duration::from_secs(1);
 ///
 /// With --url it also sends requests to the vendor, and says before how many.
 /// They do not wait for a slot: no two are closer than the budget's interval.
+/// It should be a call as the callers make it, which --header helps with.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
-    after_help = "Example: call-budget preflight kis-real --url https://vendor.example/ping\n\n\
-                  Exit codes: 0 every line passes or warns, 1 a line fails or was not measured,\n\
-                  2 usage or settings, 3 the store cannot be reached"
+    after_help = "Example: call-budget preflight kis-real --url https://vendor.example/price \\\n                                            --header-file key.txt\n\n\
+                  Exit codes: 0 every line passes or warns, 1 a line fails or was not measured\n\
+                  (but arrival_jitter, which without --url only warns), 2 usage or settings,\n\
+                  3 the store cannot be reached"
 )]
 pub struct Preflight {
     /// The budget's name
@@ -71,6 +76,8 @@ pub struct Preflight {
     /// How many GET requests to send there, 2 to 1000
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u16).range(2..=1000))]
     url_calls: u16,
+    #[command(flatten)]
+    headers: Headers,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -80,24 +87,29 @@ pub struct Preflight {
 
 impl Preflight {
     pub async fn run(self) -> Result<Exit, CommandError> {
+        let headers = self.headers.read()?;
         let settings = Settings { application_name: NAME.into(), ..self.database.settings()? };
-        let usage = |error: SettingsError| CommandError::usage(error.to_string());
-        let connection = Connection::of(&settings).map_err(usage)?;
-        let store = PostgresStore::new(&settings, SystemClock).map_err(usage)?;
+        let connection = Connection::of(&settings)?;
+        let store = PostgresStore::new(&settings, SystemClock)?;
 
-        tell("opening connections");
         let mut fresh = Fresh::to(&connection);
         let openings = Openings::new(connection.clone());
-        let Some(mut standing) = fresh.open_first(&openings).await else {
+        let Some(mut standing) = during("opening a connection", fresh.open_first(&openings)).await else {
             let lines = fresh_lines(&fresh, &connection, &settings);
             let why = "the store cannot be reached: see the line that failed";
             let lines = unreached(lines, why);
             self.print(&lines);
             return Ok(Exit::Store);
         };
-        fresh.open_more(&openings, &mut standing).await;
-        let facts = Facts::read(&mut standing, &self.budget, NAME).await;
-        let lines = self.measure(&settings, &connection, &store, &fresh, standing, facts).await;
+        during("opening connections", fresh.open_more(&openings, &mut standing)).await;
+        let facts = during("asking the server", Facts::read(&mut standing, &self.budget, NAME)).await;
+        let (probed, watch, calls) = self.measure(&settings, &store, &headers, &mut standing, facts.interval()).await;
+        let mut lines = fresh_lines(&fresh, &connection, &settings);
+        lines.extend(server_lines(&facts, &probed, &settings, self.processes));
+        lines.extend(budget_lines(&facts, &self.budget, &probed, &settings));
+        lines.extend(load_lines(&facts, &probed, &watch, &settings));
+        lines.extend(clock_lines(&probed));
+        lines.push(jitter_line(&facts, calls.as_ref()));
         self.print(&lines);
         Ok(if overall(&lines) == Verdict::Fail { Exit::Failed } else { Exit::Done })
     }
@@ -105,19 +117,20 @@ impl Preflight {
     async fn measure(
         &self,
         settings: &Settings,
-        connection: &Connection,
         store: &PostgresStore,
-        fresh: &Fresh,
-        mut standing: Direct,
-        facts: Facts,
-    ) -> Vec<Line> {
+        headers: &HeaderMap,
+        standing: &mut Direct,
+        interval: Option<Duration>,
+    ) -> (Probed, Result<load::Watched, String>, Option<Calls>) {
         let time = Duration::from_secs(self.seconds);
-        tell(&format!("measuring round trips, locks and clocks for {} s", self.seconds));
-        let interval = facts.interval();
-        let (probed, watch) = tokio::join!(
-            Probed::probe(store, &self.budget, interval, settings.store_call(), time),
-            Watch::look(&mut standing, NAME, time),
-        );
+        let (probed, watch) =
+            during(&format!("measuring round trips, locks and clocks for {} s", self.seconds), async {
+                tokio::join!(
+                    Probed::probe(store, &self.budget, interval, settings.store_call(), time),
+                    Watch::look(standing, NAME, time),
+                )
+            })
+            .await;
         let calls = match &self.url {
             Some(target) => {
                 let pace = interval.unwrap_or(PACE);
@@ -127,17 +140,11 @@ impl Preflight {
                     self.url_calls,
                     judge::in_words(pace)
                 );
-                Some(vendor::call(target, self.url_calls.into(), pace).await)
+                Some(during("sending", vendor::call(target, headers, self.url_calls.into(), pace)).await)
             }
             None => None,
         };
-        let mut lines = fresh_lines(fresh, connection, settings);
-        lines.extend(server_lines(&facts, &probed, settings, self.processes));
-        lines.extend(budget_lines(&facts, &self.budget, &probed, settings));
-        lines.extend(load_lines(&facts, &probed, &watch, settings));
-        lines.extend(clock_lines(&probed));
-        lines.push(jitter_line(&facts, calls.as_ref()));
-        lines
+        (probed, watch, calls)
     }
 
     fn print(&self, lines: &[Line]) {
@@ -145,13 +152,6 @@ impl Preflight {
             true => output::print_json(&show::document(lines)),
             false => output::print(&show::text(lines, std::io::stdout().is_terminal())),
         }
-    }
-}
-
-/// What goes on, for a person who waits.
-fn tell(what: &str) {
-    if std::io::stderr().is_terminal() {
-        eprintln!("call-budget: {what}");
     }
 }
 

@@ -85,14 +85,33 @@ pub fn text(lines: &[Line], coloured: bool) -> String {
             shown.extend(wrapped(&line.reason, COLUMNS - 4).into_iter().map(|piece| format!("    {piece}")));
         }
     }
-    let verdict = overall(lines);
     let counts = [Verdict::Pass, Verdict::Warn, Verdict::Fail, Verdict::NotMeasured].map(|verdict| {
         let count = lines.iter().filter(|line| line.verdict == verdict).count();
         (count, in_words(verdict))
     });
     let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
     let counts = counts.collect::<Vec<_>>().join(", ");
-    format!("{}\n\nverdict: {} ({counts})", shown.join("\n"), paint(verdict, in_words(verdict)))
+    let verdict = overall(lines);
+    let names = match decisive(lines).join(", ") {
+        names if names.is_empty() => names,
+        names => format!(": {names}"),
+    };
+    let last = wrapped(&format!("verdict: {}{names} ({counts})", in_words(verdict)), COLUMNS - 4).join("\n    ");
+    let last = last.replacen(in_words(verdict), &paint(verdict, in_words(verdict)), 1);
+    format!("{}\n\n{last}", shown.join("\n"))
+}
+
+/// The lines that brought the verdict. What was not measured comes of a line that failed, where one did.
+fn decisive(lines: &[Line]) -> Vec<&'static str> {
+    let names = |test: &dyn Fn(&Line) -> bool| -> Vec<&'static str> {
+        lines.iter().filter(|line| test(line)).map(|line| line.name).collect()
+    };
+    let failed = names(&|line| line.verdict == Verdict::Fail);
+    match overall(lines) {
+        Verdict::Pass => Vec::new(),
+        _ if !failed.is_empty() => failed,
+        verdict => names(&|line| line.counts_as() == verdict),
+    }
 }
 
 fn in_words(verdict: Verdict) -> &'static str {
@@ -145,9 +164,26 @@ mod tests {
         let plain = text(&lines, false);
         let expected = "lock_holders  fail          1 in 9 looks\n    somebody has kept";
         assert!(plain.starts_with(expected), "{plain}");
-        assert!(plain.contains("role          pass          a client\n\nverdict: fail (2 pass, 1 fail)"), "{plain}");
+        assert!(
+            plain.contains("role          pass          a client\n\nverdict: fail: lock_holders (2 pass, 1 fail)"),
+            "{plain}"
+        );
         assert!(plain.lines().all(|line| width(line) <= COLUMNS), "{plain}");
         assert!(!plain.contains('\x1b') && text(&lines, true).contains("\x1b[31mfail\x1b[0m"));
+    }
+
+    #[test]
+    fn the_last_line_names_what_brought_the_verdict() {
+        let of = |lines: &[Line]| text(lines, false).lines().last().unwrap().to_owned();
+        let line = |name: &'static str| Line::new(name, "a bar");
+        assert_eq!(of(&[line("role").pass("fine")]), "verdict: pass (1 pass)");
+        let warned =
+            [line("tls").warn("plain"), line("role").pass("fine"), Line::not_asked_for("arrival_jitter", "--url")];
+        assert_eq!(of(&warned), "verdict: warn: tls, arrival_jitter (1 pass, 1 warn, 1 not measured)");
+        let unmeasured = [line("tls").warn("plain"), Line::not_measured("dns", "why")];
+        assert_eq!(of(&unmeasured), "verdict: fail: dns (1 warn, 1 not measured)");
+        let failed = [line("connect").fail("refused"), Line::not_measured("dns", "why"), line("login").fail("late")];
+        assert_eq!(of(&failed), "verdict: fail: connect, login (2 fail, 1 not measured)");
     }
 
     #[test]

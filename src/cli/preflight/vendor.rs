@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{HOST, HeaderValue, USER_AGENT};
+use hyper::http::HeaderMap;
 use hyper::rt::{Read, Write};
 use hyper::{Response, Uri};
 use hyper_util::rt::TokioIo;
@@ -59,14 +61,14 @@ impl fmt::Display for Target {
     }
 }
 
-/// Sends `count` requests, no two closer than `pace`. Stops at the first that fails.
-pub async fn call(target: &Target, count: usize, pace: Duration) -> Calls {
+/// Sends `count` requests with these headers, no two closer than `pace`. Stops at the first that fails.
+pub async fn call(target: &Target, headers: &HeaderMap, count: usize, pace: Duration) -> Calls {
     let mut calls = Calls { asked: count, ..Calls::default() };
     let (mut times, mut connection) = (Vec::new(), None);
     let mut at = SystemClock.now();
     for _ in 0..count {
         SystemClock.sleep_until(at).await;
-        let outcome = tokio::time::timeout(PATIENCE, one(target, &mut connection)).await;
+        let outcome = tokio::time::timeout(PATIENCE, one(target, headers, &mut connection)).await;
         let outcome = outcome.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs()).into()));
         match outcome {
             Ok((sent, took, status)) => {
@@ -85,16 +87,22 @@ pub async fn call(target: &Target, count: usize, pace: Duration) -> Calls {
 }
 
 /// One request on the connection that is there, or on a new one: when it was sent, what it took, and its status.
-async fn one(target: &Target, kept: &mut Option<Sender>) -> Result<(crate::policy::Instant, Duration, u16), Failure> {
+async fn one(
+    target: &Target,
+    headers: &HeaderMap,
+    kept: &mut Option<Sender>,
+) -> Result<(crate::policy::Instant, Duration, u16), Failure> {
     let mut sender = match kept.take() {
         Some(sender) if !sender.is_closed() => sender,
         _ => target.connect().await?,
     };
     sender.ready().await?;
-    let request = hyper::Request::get(target.uri.path_and_query().map_or("/", |path| path.as_str()))
-        .header("host", target.authority())
-        .header("user-agent", concat!("call-budget/", env!("CARGO_PKG_VERSION")))
-        .body(Empty::new())?;
+    let path = target.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut request = hyper::Request::get(path).body(Empty::new())?;
+    *request.headers_mut() = headers.clone();
+    request.headers_mut().entry(HOST).or_insert(HeaderValue::try_from(target.authority())?);
+    let own_name = HeaderValue::from_static(concat!("call-budget/", env!("CARGO_PKG_VERSION")));
+    request.headers_mut().entry(USER_AGENT).or_insert(own_name);
     let sent = SystemClock.now();
     let response: Response<Incoming> = sender.send_request(request).await?;
     let took = SystemClock.now().saturating_since(sent);

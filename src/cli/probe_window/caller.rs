@@ -168,18 +168,18 @@ impl Caller {
         let Some(vendor) = &self.0.vendor else {
             return Ok(match status {
                 429 => Said::TooMany,
-                200..=399 => Said::Admitted,
-                _ => Said::Else(format!("it answered with status {status}, and a probe needs a call that succeeds")),
+                200..=299 => Said::Admitted,
+                _ => Said::Else(unlike_a_call(status, "")),
             });
         };
         let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
         let finding = vendor.classify(&Ended::Answer { status, header: &header, body: &body }, SystemClock.wall());
         Ok(match finding.verdict {
             _ if finding.throttled => Said::TooMany,
-            Verdict::Good if status < 400 => Said::Admitted,
+            Verdict::Good if (200..300).contains(&status) => Said::Admitted,
             _ => {
                 let code = finding.code.as_deref().map_or(String::new(), |code| format!(", code {code}"));
-                Said::Else(format!("it answered with status {status}{code}, and a probe needs a call that succeeds"))
+                Said::Else(unlike_a_call(status, &code))
             }
         })
     }
@@ -214,6 +214,14 @@ impl Caller {
                 speak(stream.map_err(|error| format!("TLS with {host} failed: {error}"))?).await
             }
         }
+    }
+}
+
+fn unlike_a_call(status: u16, code: &str) -> String {
+    match status {
+        // Where it leads is not shown: a key may be in it.
+        300..=399 => format!("it answered with a redirect ({status}): probe the address it leads to"),
+        _ => format!("it answered with status {status}{code}, and a probe needs a call that succeeds"),
     }
 }
 

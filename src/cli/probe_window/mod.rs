@@ -1,10 +1,8 @@
 //! `call-budget probe-window`: finds out how a vendor's window runs, by calling it outside of the budget.
 
 mod caller;
-mod headers;
 
 use std::io::{IsTerminal, Write, stderr, stdin};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,6 +13,7 @@ use self::caller::{Caller, Place, Said};
 use super::Exit;
 use super::command_error::CommandError;
 use super::duration::{friendly, parse_us, rough};
+use super::headers::Headers;
 use super::output::{print, print_json};
 use super::progress::Progress;
 use crate::clock::{Clock, SystemClock};
@@ -47,12 +46,8 @@ pub struct ProbeWindow {
     /// How long the window is, as far as is known: 100ms to 1h
     #[arg(long, value_name = "DURATION", value_parser = window)]
     window: Duration,
-    /// 'name: value', may be repeated; values are never printed
-    #[arg(long = "header", value_name = "HEADER")]
-    headers: Vec<String>,
-    /// A file with a header on each line, so that no process list shows a key
-    #[arg(long, value_name = "FILE")]
-    header_file: Option<PathBuf>,
+    #[command(flatten)]
+    headers: Headers,
     /// The method; calls have no body
     #[arg(long, default_value = "GET")]
     method: String,
@@ -95,7 +90,7 @@ struct Unexplained {
 impl ProbeWindow {
     pub async fn run(self) -> Result<Exit, CommandError> {
         let place = Place::parse(&self.url)?;
-        let headers = headers::read(&self.headers, self.header_file.as_deref())?;
+        let headers = self.headers.read()?;
         let vendor = self.vendor.as_deref().map(table).transpose()?;
         let caller = Caller::new(place, &self.method, headers, vendor)?;
         let belief = Belief { limit: self.limit, window: self.window };

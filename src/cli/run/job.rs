@@ -76,7 +76,7 @@ impl Job {
     /// One more command was started.
     pub async fn sent(&self, at: Wall, waited: Duration) -> Result<(), CommandError> {
         self.count(|counts| {
-            counts.sends += 1;
+            counts.sends = counts.sends.saturating_add(1);
             counts.first_us = Some(counts.first_us.map_or(at.unix_us(), |first| first.min(at.unix_us())));
             counts.last_us = Some(counts.last_us.map_or(at.unix_us(), |last| last.max(at.unix_us())));
             counts.wait(waited);
@@ -87,7 +87,7 @@ impl Job {
     /// One more command was not started.
     pub async fn refused(&self, waited: Duration) -> Result<(), CommandError> {
         self.count(|counts| {
-            counts.refused += 1;
+            counts.refused = counts.refused.saturating_add(1);
             counts.wait(waited);
         })
         .await
@@ -127,6 +127,11 @@ impl Job {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.cannot("cannot be counted", &error)),
         };
+        // What a machine that went down in the middle of a write can leave: counts are no reason to stop the job for good.
+        if file.is_empty() {
+            tracing::warn!(file = %self.file().display(), "the counts of the job are lost: its file is empty, and it is counted anew");
+            return Ok(None);
+        }
         serde_json::from_slice(&file).map(Some).map_err(|error| {
             CommandError::usage(format!("{} does not hold the counts of a job: {error}", self.file().display()))
                 .hint("move it away, or give the job another name")
@@ -138,6 +143,8 @@ impl Job {
         let readable = Permissions::from_mode(0o644);
         let mut file = tempfile::Builder::new().prefix(".new-").permissions(readable).tempfile_in(&self.directory)?;
         file.write_all(&serde_json::to_vec(counts)?)?;
+        // Else a crash could leave the new name with nothing in it.
+        file.as_file().sync_all()?;
         file.persist(self.file())?;
         Ok(())
     }

@@ -58,8 +58,8 @@ const STORE: Exit = Exit::Code(69);
 Example: call-budget run kis-real eod -- curl --silent https://vendor/price
 
 Exit codes: the command's own, or 128 + N if signal N ended it. Where it was not
-started: 75 try later (paused, wait exceeded), 69 the store is unavailable or
-its answer uncertain, 2 usage, settings, unknown budget or class, 126 it cannot
+started: 75 try later (paused, wait exceeded), 69 the store is unavailable, also
+at the end of the wait, or its answer uncertain, 2 usage, settings, unknown budget or class, 126 it cannot
 be executed, 127 it is not found, 128 + N signal N ended the wait"
 )]
 pub struct Run {
@@ -117,7 +117,7 @@ impl Run {
     async fn execute(self, job: Option<Job>) -> Result<Exit, CommandError> {
         let program = Program::find(&self.command)?;
         let settings = self.database.settings()?;
-        let budgets = CallBudget::new(&settings).map_err(|error| CommandError::usage(error.to_string()))?;
+        let budgets = CallBudget::new(&settings)?;
         if let Some(job) = &job {
             job.prepare()?;
         }
@@ -166,7 +166,7 @@ impl Run {
         loop {
             let max_wait = deadline.saturating_since(SystemClock.now());
             let options = Options { cost: self.cost, max_wait: Some(max_wait) };
-            let permit = budgets.acquire_with(budget, class, options).await.map_err(|error| refused(&error, budget))?;
+            let permit = budgets.acquire_with(budget, class, options).await.map_err(|error| refused(&error))?;
             if let Ok(sending) = permit.start() {
                 let at = SystemClock.wall();
                 return Ok(Started { command: program.start()?, at, sending });
@@ -181,15 +181,17 @@ struct Started {
     sending: Sending,
 }
 
-fn refused(error: &AcquireError, budget: &str) -> CommandError {
+fn refused(error: &AcquireError) -> CommandError {
     let exit = match error.code() {
+        // Time ran out while the store failed: what has to come back is the store.
+        Code::WaitExceeded if error.stage().is_some() || error.may_have_spent() => STORE,
         Code::WaitExceeded | Code::Paused => TRY_LATER,
         Code::StoreUnavailable | Code::Uncertain => STORE,
         Code::UnknownBudget | Code::UnknownClass | Code::Misconfigured => Exit::Usage,
     };
     let hint = match error.code() {
-        Code::UnknownBudget => Some("\"call-budget budget list\" shows those that exist".to_owned()),
-        Code::UnknownClass => Some(format!("\"call-budget class list {budget}\" shows those that exist")),
+        // These say it themselves.
+        Code::UnknownBudget | Code::UnknownClass => None,
         _ => error.retry_after().map(|after| {
             let us = i64::try_from(after.as_micros()).unwrap_or(i64::MAX);
             format!("try again in {}", rough(us))

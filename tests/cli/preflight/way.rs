@@ -8,11 +8,11 @@ use openssl::ssl::{SslAcceptor, SslFiletype, SslMethod};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::{Ground, preflight, preflight_with, set_up};
-use crate::support;
+use super::{Ground, preflight, preflight_calling, preflight_with, set_up};
 use crate::tools::certificates::{Certificates, Identity, Shown};
 use crate::tools::proxy::{FaultProxy, Stream, Toxic, Toxiproxy};
 use crate::tools::tls_server::{Clients, TlsServer};
+use crate::{call_budget, support, words};
 
 #[tokio::test]
 async fn where_no_server_answers_the_stage_that_failed_is_told_and_the_exit_says_so() {
@@ -115,6 +115,47 @@ async fn a_vendor_that_answers_unevenly_or_not_at_all_is_told() {
     let report = ground.preflight(&format!("--url http://127.0.0.1:{port}/")).await;
     report.says("arrival_jitter", "fail", "refused");
     ground.preflight("").await.says("arrival_jitter", "not_measured", "give --url");
+}
+
+#[tokio::test]
+async fn answers_that_no_call_would_get_are_told_and_headers_make_it_one() {
+    let ground = Ground::new().await;
+    // A wide bar: how even it is, a busy machine decides.
+    let wide = "budget set kis-real --limit 18 --window 1s --arrival-jitter 5s";
+    call_budget(&ground.database.url, &words(wide)).await.done();
+    let options = format!("--url http://127.0.0.1:{}/price --url-calls 4", vendor_with_a_key());
+    let report = ground.preflight(&options).await;
+    report.says("arrival_jitter", "warn", "4 of 4 answers were 500: another call may take another time; see --header");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("headers");
+    std::fs::write(&file, "# the key\nappkey: not-a-real-key\n").unwrap();
+    let headers = ["--header", "tr_id: not-a-real-call", "--header-file", file.to_str().unwrap()];
+    let report = preflight_calling(&ground.role.url, &options, &headers).await;
+    let line = report.says("arrival_jitter", "pass", "");
+    assert_eq!(line["figures"]["status_200"], 4, "{line}");
+    assert!(!format!("{}{:?}", report.stderr, report.lines).contains("not-a-real"));
+}
+
+/// An HTTP server that wants the two headers, and else answers 500. It ends with the test's process.
+fn vendor_with_a_key() -> u16 {
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while stream.read_exact(&mut byte).is_ok() {
+                head.push(byte[0]);
+                if head.ends_with(b"\r\n\r\n") {
+                    let text = String::from_utf8(std::mem::take(&mut head)).unwrap();
+                    let given = ["appkey: not-a-real-key\r\n", "tr_id: not-a-real-call\r\n"];
+                    let status = if given.iter().all(|header| text.contains(header)) { "200 OK" } else { "500 No" };
+                    let _ = stream.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes());
+                }
+            }
+        }
+    });
+    port
 }
 
 #[tokio::test]

@@ -142,3 +142,26 @@ async fn jobs_are_kept_where_state_belongs() {
     counted(Path::new("state")).await;
     assert!(home.path().join(".local/state/call-budget/jobs/마감 수집.json").exists());
 }
+
+#[tokio::test]
+async fn an_empty_file_which_a_crash_can_leave_counts_as_none_and_full_counts_stay_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("eod.json");
+    let counted = async || {
+        let mut run = Command::new(PROGRAM);
+        run.args(words("run --job eod --job-dir")).arg(directory.path()).args(words("kis-real eod -- sh -c"));
+        outcome(run.arg("exit 3").env_remove("CALL_BUDGET_ENABLED").env("RUST_LOG", "warn").stdin(Stdio::null())).await
+    };
+    std::fs::write(&file, "").unwrap();
+    let first = counted().await;
+    assert_eq!(first.exit, 3, "{first:?}");
+    assert!(first.stderr.contains("the counts of the job are lost"), "{first:?}");
+    assert!(first.stderr.contains("job eod: 1 send, "), "{first:?}");
+    assert!(!counted().await.stderr.contains("are lost"));
+
+    let full = json!({"sends": u64::MAX, "refused": 0, "first_us": 1, "last_us": 1, "waited_us": u64::MAX});
+    std::fs::write(&file, full.to_string()).unwrap();
+    let more = counted().await;
+    assert_eq!(more.exit, 3, "{more:?}");
+    assert_eq!(counts(directory.path()).await["sends"], u64::MAX);
+}

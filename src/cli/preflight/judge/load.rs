@@ -74,12 +74,20 @@ pub fn lock_waits(asks: &Asks, watched: &Watched, bar: Duration) -> Line {
             waits.len()
         ));
     let way_out = "see who holds the row's lock (lock_holders), and how long a commit takes on that disk";
+    let too_long = || {
+        let raise = if longest_wait > bar { "" } else { "raise rtt_max if that is what a call takes here, or " };
+        format!(
+            "{} of the calls took too long for a grant to be used, more than the {} of rtt_max: {raise}{way_out}",
+            percent(dropped),
+            in_words(bar)
+        )
+    };
     if let Some(failure) = &asks.failure {
         line.fail(format!("{} calls that take the budget's lock failed ({failure}): {way_out}", asks.failures))
     } else if dropped > MANY {
-        line.fail(format!("{} of the calls took too long for a grant to be used: {way_out}", percent(dropped)))
+        line.fail(too_long())
     } else if dropped > FEW {
-        line.warn(format!("{} of the calls took too long for a grant to be used: {way_out}", percent(dropped)))
+        line.warn(too_long())
     } else if longest_wait > bar {
         line.warn(format!("somebody waited {} for a lock on the schema's tables: {way_out}", in_words(longest_wait)))
     } else {
@@ -207,6 +215,7 @@ mod tests {
         says(&lock_waits(&asks(&[2, 3, 4]), &quiet, bar), Pass, "free");
         says(&lock_waits(&asks(&[[2; 97].as_slice(), &[90; 3]].concat()), &quiet, bar), Warn, "3.0 % of the calls");
         says(&lock_waits(&asks(&[2, 90]), &quiet, bar), Fail, "50.0 % of the calls");
+        says(&lock_waits(&asks(&[2, 3]), &quiet, MS(1)), Fail, "more than the 1.0 ms of rtt_max: raise rtt_max");
         let waiting = job(Seen { waited: Some(MS(400)), ..Seen::default() });
         says(&lock_waits(&asks(&[2, 3]), &waiting, bar), Warn, "waited 400 ms");
         let failed = Asks { failures: 2, failure: Some("too long".into()), ..asks(&[2]) };

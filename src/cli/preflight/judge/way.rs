@@ -126,7 +126,8 @@ pub fn round_trip(times: &Times, bar: Duration) -> Line {
         .figure("p99_9_ms", in_ms(rare))
         .figure("dropped_share", dropped)
         .shown(format!(
-            "p50 {:.1}, p99 {:.1}, p99.9 {:.1} ms; {} over",
+            "{} probes: p50 {:.1}, p99 {:.1}, p99.9 {:.1} ms; {} over",
+            times.count(),
             in_ms(middle),
             in_ms(most),
             in_ms(rare),
@@ -187,6 +188,18 @@ pub struct Calls {
     pub failure: Option<String>,
 }
 
+impl Calls {
+    /// The answers that are not those of a call that succeeds: `20 of 20 answers were 500`.
+    fn unlike_a_call(&self) -> Option<String> {
+        let unlike = || self.statuses.iter().filter(|(status, _)| !(200..300).contains(*status));
+        let counts: Vec<String> = unlike().map(|(_, count)| count.to_string()).collect();
+        let statuses: Vec<String> = unlike().map(|(status, _)| status.to_string()).collect();
+        let answers = self.times.count();
+        (!counts.is_empty())
+            .then(|| format!("{} of {answers} answers were {}", counts.join(" and "), statuses.join(" and ")))
+    }
+}
+
 /// `arrival_jitter`: the range of the time from sending to the first byte of an answer holds the range of the time to
 /// arriving, and that of the vendor's work and of the way back. The whole is the most that the jitter can be, a half what
 /// it would be if both ways were alike.
@@ -224,6 +237,8 @@ pub fn arrival_jitter(calls: &Calls, bar: Duration) -> Line {
         ))
     } else if refused > 0 {
         line.warn(format!("{refused} answers were 429, too many calls: others use up this limit, find them first"))
+    } else if let Some(unlike) = calls.unlike_a_call() {
+        line.warn(format!("{unlike}: another call may take another time; see --header"))
     } else {
         line.pass("calls arrive as evenly as the limit needs")
     }
@@ -319,6 +334,10 @@ mod tests {
         says(&arrival_jitter(&calls(&[10]), MS(50)), Fail, "--url-calls");
         let refused = Calls { statuses: [(200, 1), (429, 1)].into(), ..calls(&[10, 11]) };
         says(&arrival_jitter(&refused, MS(50)), Warn, "1 answers were 429");
+        let wrong = Calls { statuses: [(500, 3)].into(), ..calls(&[10, 11, 12]) };
+        says(&arrival_jitter(&wrong, MS(50)), Warn, "3 of 3 answers were 500: another call may take another time");
+        let mixed = Calls { statuses: [(200, 1), (301, 1), (404, 2)].into(), ..calls(&[10, 11, 12, 11]) };
+        says(&arrival_jitter(&mixed, MS(50)), Warn, "1 and 2 of 4 answers were 301 and 404: ");
         let failed = Calls { failure: Some("connection refused".into()), ..calls(&[]) };
         says(&arrival_jitter(&failed, MS(50)), Fail, "connection refused");
     }

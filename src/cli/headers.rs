@@ -1,14 +1,33 @@
 //! The headers that a call needs. Their values may be keys: no message shows one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::HeaderMap;
 
-use crate::cli::command_error::CommandError;
+use super::command_error::CommandError;
+
+/// Options of a command that calls a vendor.
+#[derive(Args)]
+pub struct Headers {
+    /// 'name: value', may be repeated; values are never printed
+    #[arg(long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+    /// A file with a header on each line, so that no process list shows a key
+    #[arg(long, value_name = "FILE")]
+    header_file: Option<PathBuf>,
+}
+
+impl Headers {
+    /// Those that were given. What is none is refused by its place.
+    pub fn read(&self) -> Result<HeaderMap, CommandError> {
+        read(&self.headers, self.header_file.as_deref())
+    }
+}
 
 /// Those of the command line and then those of the file, which may have empty lines and lines that begin with `#`.
-pub fn read(given: &[String], file: Option<&Path>) -> Result<HeaderMap, CommandError> {
+fn read(given: &[String], file: Option<&Path>) -> Result<HeaderMap, CommandError> {
     let mut headers = HeaderMap::new();
     for (index, text) in given.iter().enumerate() {
         add(&mut headers, text).map_err(|why| wrong(&format!("--header number {} {why}", index + 1)))?;
