@@ -44,11 +44,6 @@ class Fake:
     def scene(self, name):
         with self.lock:
             self.world = SCENES[name]()
-            self.scene_began_anew()
-
-    def scene_began_anew(self):
-        """The past of what the scene is now."""
-        with self.lock:
             self.reachable, self.samples = True, []
             now = time.time()
             for second in range(HISTORY_S - 1, -1, -1):
