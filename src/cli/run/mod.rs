@@ -59,8 +59,9 @@ Example: call-budget run kis-real eod -- curl --silent https://vendor/price
 
 Exit codes: the command's own, or 128 + N if signal N ended it. Where it was not
 started: 75 try later (paused, wait exceeded), 69 the store is unavailable, also
-at the end of the wait, or its answer uncertain, 2 usage, settings, unknown budget or class, 126 it cannot
-be executed, 127 it is not found, 128 + N signal N ended the wait"
+at the end of the wait, or its answer uncertain, 2 usage, settings, unknown
+budget or class, 126 it cannot be executed, 127 it is not found, 128 + N signal
+N ended the wait"
 )]
 pub struct Run {
     /// The budget's name
