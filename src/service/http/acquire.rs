@@ -61,7 +61,7 @@ pub(super) async fn acquire(
     check_name("class", &class)?;
     let cost = cost(units)?;
     let deadline = SystemClock.now() + max_wait(max_wait_ms)?.unwrap_or(house.budgets.max_wait());
-    let _waiting = house.waits();
+    let _waiting = house.waits()?;
     loop {
         let options = Options { cost, max_wait: Some(deadline.saturating_since(SystemClock.now())) };
         let permit = unless_stopped(&house, house.budgets.acquire_with(&budget, &class, options)).await??;

@@ -10,6 +10,7 @@ use super::House;
 use super::acquire::check_name;
 use super::json::Json;
 use super::looking::unknown_budget;
+use super::lookout::check_contract;
 use super::problem::Problem;
 use super::status::{BreakerHere, breakers_here};
 use crate::store::direct::Direct;
@@ -124,6 +125,9 @@ pub(super) async fn breaker(
     if for_ms.is_some_and(|ms| !(1..=LONGEST_ORDER_MS).contains(&ms)) {
         return Err(Problem::bad_request(format!("for_ms lies between 1 and {LONGEST_ORDER_MS}, a day")));
     }
+    if for_ms.is_some() && matches!(order, Order::Reset) {
+        return Err(Problem::bad_request("for_ms does not go with reset: it holds until something else happens"));
+    }
     let unknown = || {
         let detail = format!("this service has no breaker {name:?}: GET /v1/breakers lists them under \"here\"");
         Problem::unknown("CALL_BUDGET_UNKNOWN_BREAKER", detail)
@@ -153,8 +157,9 @@ async fn change(
     let Some(store) = house.store.clone() else {
         return Err(Problem::store_unavailable("no setting says where the store is: there is nothing to change"));
     };
-    let mut session = Direct::connect(store).await.map_err(|error| Problem::store_unavailable(error.to_string()))?;
+    let mut session = Direct::connect(store).await?;
     let operation = Operation::begin(session.client()).await?;
+    check_contract(admin::contract(&operation).await?)?;
     if status::budgets(&operation, Some(budget)).await?.is_empty() {
         return Err(unknown_budget(budget));
     }

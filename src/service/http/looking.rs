@@ -43,7 +43,7 @@ pub(super) async fn breakers(State(house): State<Arc<House>>) -> Json<Breakers> 
     let unseen = seen.report.as_ref().and_then(|report| report.breakers_unseen).map(str::to_owned);
     Json(Breakers {
         here: breakers_here(&house),
-        fleet_unseen: seen.why.or(unseen),
+        fleet_unseen: seen.why().or(unseen),
         fleet: seen.report.map(|report| report.breakers.clone()).unwrap_or_default(),
     })
 }
@@ -59,8 +59,9 @@ pub(super) fn unknown_budget(name: &str) -> Problem {
 
 /// What is true now, or a problem.
 fn fresh(seen: Seen) -> Result<Vec<View>, Problem> {
-    match (seen.report, seen.why) {
+    match (seen.report, seen.problem) {
         (Some(report), None) => Ok(report.budgets.clone()),
-        (_, why) => Err(Problem::store_unavailable(why.unwrap_or_else(|| "the store was not reached yet".to_owned()))),
+        (_, Some(problem)) => Err(problem),
+        (None, None) => Err(Problem::store_unavailable("the store was not reached yet")),
     }
 }
