@@ -332,6 +332,7 @@ async fn while_the_switch_is_off_it_paces_itself_and_leaves_the_store_alone() {
     // Whoever looks all the same asks the store, and leaves nothing there.
     serve.ask(get("/v1/budgets")).await.done();
     assert_eq!(sessions().await, 1);
+    tokio::time::sleep(ms(6000)).await;
     eventually("the store is left alone again", async || sessions().await == 0).await;
     assert!(serve.said().contains("call_budget_switch_off"), "{}", serve.said());
     // Nothing has to say where the store is.

@@ -234,7 +234,8 @@ async fn nobodys_clock_makes_an_attempt_longer_than_it_can_have_been() {
 async fn every_call_is_counted_under_its_surface() {
     let serve = Serve::start("", How::default().settings("polite_interval = \"0s\"\n").settings(SURFACES)).await;
     for _ in 0..2 {
-        serve.begin("mine/real/prices").await;
+        let call = serve.begin("mine/real/prices").await;
+        serve.settle(&call, json!({"status": 200})).await.done();
     }
     let unknown = post("/v1/calls", &json!({"surface": "mine/real/nothing"}));
     serve.ask(unknown).await.refused(404, "CALL_BUDGET_UNKNOWN_SURFACE");
