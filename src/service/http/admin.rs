@@ -7,8 +7,8 @@ use axum::extract::State;
 use serde::Deserialize;
 
 use super::House;
-use super::acquire::check_name;
 use super::json::Json;
+use super::limits::check_name;
 use super::looking::unknown_budget;
 use super::lookout::check_contract;
 use super::problem::Problem;
@@ -32,7 +32,7 @@ pub(super) struct Pause {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
+pub(super) struct OneBudget {
     budget: String,
 }
 
@@ -74,8 +74,11 @@ pub(super) async fn pause(State(house): State<Arc<House>>, Json(order): Json<Pau
     Ok(Json(view))
 }
 
-pub(super) async fn resume(State(house): State<Arc<House>>, Json(order): Json<Named>) -> Result<Json<View>, Problem> {
-    let Named { budget } = order;
+pub(super) async fn resume(
+    State(house): State<Arc<House>>,
+    Json(order): Json<OneBudget>,
+) -> Result<Json<View>, Problem> {
+    let OneBudget { budget } = order;
     let view =
         change(&house, &budget, async |operation: &Operation<'_>| admin::resume(operation, &budget).await).await?;
     tracing::warn!(budget, "call_budget_resumed");
@@ -102,8 +105,11 @@ pub(super) async fn pushback(
     Ok(Json(view))
 }
 
-pub(super) async fn fence(State(house): State<Arc<House>>, Json(order): Json<Named>) -> Result<Json<View>, Problem> {
-    let Named { budget } = order;
+pub(super) async fn fence(
+    State(house): State<Arc<House>>,
+    Json(order): Json<OneBudget>,
+) -> Result<Json<View>, Problem> {
+    let OneBudget { budget } = order;
     let view =
         change(&house, &budget, async |operation: &Operation<'_>| admin::fence(operation, &budget).await.map(drop));
     let view = view.await?;

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::House;
-use super::acquire::{Entered, Leave, check_name, cost, max_wait, one, unless_stopped};
-use super::json::{Json, Named, ms};
+use super::json::{InPath, Json, ms};
+use super::leave::{Entered, Leave};
+use super::limits::{check_name, cost, max_wait, one};
 use super::outcome::{Said, Settled};
 use super::problem::Problem;
 use crate::clock::{Clock, SystemClock};
@@ -201,7 +202,7 @@ pub(super) async fn begin(
     };
     let _waiting = house.waits()?;
     let _beginning = house.calls.begins();
-    let call = unless_stopped(&house, house.budgets.guard(&wanted.surface, &credential, options)).await??;
+    let call = house.unless_stopped(house.budgets.guard(&wanted.surface, &credential, options)).await??;
     let attempt_timeout_ms = ms(call.attempt_timeout());
     let (nonce, closes_at) = (call.nonce(), call.closes_at());
     let id = house.calls.keep(call).map_err(|call| {
@@ -213,7 +214,7 @@ pub(super) async fn begin(
 
 pub(super) async fn settle(
     State(house): State<Arc<House>>,
-    Named(id): Named,
+    InPath(id): InPath,
     Json(said): Json<Said>,
 ) -> Result<Json<Settled>, Problem> {
     // Before the call is taken: a slip can be mended.

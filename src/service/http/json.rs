@@ -57,9 +57,9 @@ impl<T: Serialize> IntoResponse for Json<T> {
 }
 
 /// The part of the path that is a name.
-pub(super) struct Named(pub String);
+pub(super) struct InPath(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for InPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {

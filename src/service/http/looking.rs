@@ -6,7 +6,7 @@ use axum::extract::State;
 use serde::Serialize;
 
 use super::House;
-use super::json::{Json, Named};
+use super::json::{InPath, Json};
 use super::lookout::Seen;
 use super::problem::Problem;
 use super::status::{BreakerHere, Status, breakers_here};
@@ -28,12 +28,12 @@ pub(super) struct Breakers {
 }
 
 pub(super) async fn budgets(State(house): State<Arc<House>>) -> Result<Json<Budgets>, Problem> {
-    let seen = fresh(house.lookout.look().await)?;
+    let seen = as_of_now(house.lookout.look().await)?;
     Ok(Json(Budgets { budgets: seen }))
 }
 
-pub(super) async fn budget(State(house): State<Arc<House>>, Named(name): Named) -> Result<Json<View>, Problem> {
-    let budgets = fresh(house.lookout.look().await)?;
+pub(super) async fn budget(State(house): State<Arc<House>>, InPath(name): InPath) -> Result<Json<View>, Problem> {
+    let budgets = as_of_now(house.lookout.look().await)?;
     let found = budgets.into_iter().find(|view| view.budget.name == name);
     found.map(Json).ok_or_else(|| unknown_budget(&name))
 }
@@ -58,7 +58,7 @@ pub(super) fn unknown_budget(name: &str) -> Problem {
 }
 
 /// What is true now, or a problem.
-fn fresh(seen: Seen) -> Result<Vec<View>, Problem> {
+fn as_of_now(seen: Seen) -> Result<Vec<View>, Problem> {
     match (seen.report, seen.problem) {
         (Some(report), None) => Ok(report.budgets.clone()),
         (_, Some(problem)) => Err(problem),

@@ -13,6 +13,8 @@ mod events;
 mod fields;
 mod health;
 mod json;
+mod leave;
+mod limits;
 mod looking;
 mod lookout;
 mod outcome;
@@ -86,6 +88,15 @@ impl House {
     /// Completes when no call is out any longer that could be settled, or its time is over.
     async fn closing(&self) {
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// What `work` comes to, or a problem where the service is told to stop before.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
+        tokio::select! {
+            biased;
+            () = self.stopped() => Err(Problem::stopping()),
+            done = work => Ok(done),
+        }
     }
 
     /// A place among those that keep a connection for long, or a problem where all are taken.
