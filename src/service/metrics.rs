@@ -65,7 +65,7 @@ fn of_service(service: &ServiceFigures) -> Vec<Family> {
     calls.add([], *open_calls as f64);
     let mut lost =
         Family::counter("call_budget_calls_lost", "Guarded calls handed out here that nobody settled in time.");
-    lost.add([], *calls_lost as f64);
+    lost.add([], *calls_lost);
     let mut reachable =
         Family::gauge("call_budget_store_reachable", "1 where the store answered when last asked for its status.");
     if let Some(is_reachable) = store_reachable {
