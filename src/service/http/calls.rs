@@ -90,15 +90,17 @@ impl OpenCalls {
         Beginning(self)
     }
 
-    /// The id under which it can be settled; the call itself where others have taken the last place meanwhile.
-    fn keep(&self, call: Call) -> Result<String, Call> {
+    /// The id under which it can be settled; none where others have taken the last place meanwhile, and it is given up.
+    fn keep(&self, call: Call) -> Option<String> {
         let mut open = self.open();
         if open.len() >= MOST_OPEN {
-            return Err(call);
+            drop(open);
+            call.not_sent();
+            return None;
         }
         let id = unguessable();
         open.insert(id, Open { call, lost_at: SystemClock.now() + self.lost_after });
-        Ok(format!("{id:032x}"))
+        Some(format!("{id:032x}"))
     }
 
     /// Nobody else gets it from now on.
@@ -205,10 +207,7 @@ pub(super) async fn begin(
     let call = house.unless_stopped(house.budgets.guard(&wanted.surface, &credential, options)).await??;
     let attempt_timeout_ms = ms(call.attempt_timeout());
     let (nonce, closes_at) = (call.nonce(), call.closes_at());
-    let id = house.calls.keep(call).map_err(|call| {
-        call.not_sent();
-        full()
-    })?;
+    let id = house.calls.keep(call).ok_or_else(full)?;
     Ok(Json(Begun { id, leave: Leave::new(entered, nonce, closes_at), attempt_timeout_ms }))
 }
 
@@ -265,7 +264,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_is_settled_once_and_only_by_its_very_id() {
         let (budgets, calls) = (budgets(), OpenCalls::default());
-        let id = calls.keep(begun(&budgets).await.unwrap()).ok().expect("there is room");
+        let id = calls.keep(begun(&budgets).await.unwrap()).expect("there is room");
         for other in [id.to_uppercase() + " ", format!("+{id}"), format!("0{id}"), String::new(), id[1..].to_owned()] {
             assert!(calls.take(&other).is_none(), "{other}");
         }
@@ -277,14 +276,14 @@ mod tests {
     async fn a_call_that_nobody_settles_is_lost_when_its_time_is_over_and_not_before() {
         let (budgets, calls) = (budgets(), OpenCalls::lost_after(Duration::from_millis(50)));
         let kept = SystemClock.now();
-        let id = calls.keep(begun(&budgets).await.unwrap()).ok().expect("there is room");
+        let id = calls.keep(begun(&budgets).await.unwrap()).expect("there is room");
         calls.give_up_lost();
         let early = calls.count();
         assert!(early == 1 || SystemClock.now() >= kept + Duration::from_millis(50));
         SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(50)).await;
         // Before anybody sweeps, too.
         assert!(calls.take(&id).is_none());
-        assert!(calls.keep(begun(&budgets).await.unwrap()).is_ok());
+        assert!(calls.keep(begun(&budgets).await.unwrap()).is_some());
         SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(50)).await;
         calls.give_up_lost();
         assert_eq!((calls.count(), calls.lost()), (0, 2));
@@ -298,7 +297,7 @@ mod tests {
         let until_settled = calls.until_settled(SystemClock.now() + Duration::from_secs(60));
         let mut until_settled = std::pin::pin!(until_settled);
         assert!(SystemClock.until(soon(), &mut until_settled).await.is_none(), "it begins");
-        let id = calls.keep(begun(&budgets).await.unwrap()).ok().expect("there is room");
+        let id = calls.keep(begun(&budgets).await.unwrap()).expect("there is room");
         drop(beginning);
         assert!(SystemClock.until(soon(), &mut until_settled).await.is_none(), "it is out");
         assert!(calls.take(&id).is_some());
@@ -314,7 +313,7 @@ mod tests {
         }
         assert!(matches!(begun(&budgets).await, Err(CallError::CircuitOpen { .. })));
         SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(20)).await;
-        assert!(calls.keep(begun(&budgets).await.expect("a probe may go")).is_ok());
+        assert!(calls.keep(begun(&budgets).await.expect("a probe may go")).is_some());
         assert!(matches!(begun(&budgets).await, Err(CallError::CircuitOpen { .. })), "one probe at a time");
         calls.give_up_lost();
         assert_eq!(calls.count(), 0);
