@@ -94,7 +94,7 @@ impl<C: Clock, S: Store> CallBudget<C, S> {
         credential: &Credential,
         options: CallOptions,
     ) -> Result<Guarded<C, S>, CallError> {
-        self.tally().calls.add(1);
+        self.front().books.of(surface).calls();
         let (call, underway) = Call::new(self, surface, credential, options)?.begun().await?;
         Ok(Guarded::new(call, underway))
     }

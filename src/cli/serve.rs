@@ -9,14 +9,15 @@ use tokio::net::TcpStream;
 use super::command_error::CommandError;
 use super::database::Database;
 use super::output::print;
-use crate::service::http::{Service, Settings, StartError};
+use crate::service::http::{Service, Settings, StartError, names};
 
 /// Serve callers that are not Rust over HTTP, and a page to look at
 ///
 /// POST /v1/acquire answers when a slot is there; POST /v1/calls puts the
-/// breaker in front; / is the page; /v1/openapi.json tells all of it. It obeys
-/// the switch call_budget_enabled. Two side by side serve the same budgets.
-/// SIGTERM ends it within 5 s: callers that wait are refused.
+/// breaker in front; / is the page; /v1/openapi.json tells all of it. These two
+/// obey the switch call_budget_enabled; looking and orders ask the store while
+/// it is off, too. Two side by side serve the same budgets. SIGTERM ends it
+/// within 5 s: callers that wait are refused.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
@@ -32,7 +33,7 @@ pub struct Serve {
     /// A file whose first line is the token that callers need
     #[arg(long, value_name = "FILE")]
     caller_token_file: Option<PathBuf>,
-    /// A name by which it is called, beside localhost; may be repeated
+    /// Names by which it is called, beside localhost; commas between, or repeated
     #[arg(long = "allow-host", value_name = "NAME")]
     allow_hosts: Vec<String>,
     /// Connections at once, 1 to 100000 [default: 2000]
@@ -52,7 +53,7 @@ impl Serve {
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.admin_token_file = self.admin_token_file.or(settings.admin_token_file);
         settings.caller_token_file = self.caller_token_file.or(settings.caller_token_file);
-        settings.allowed_hosts.extend(self.allow_hosts);
+        settings.allowed_hosts.extend(self.allow_hosts.iter().flat_map(|text| names(text)));
         settings.max_connections = self.max_connections.unwrap_or(settings.max_connections);
         if self.check {
             return check(settings.listen).await;

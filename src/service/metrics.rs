@@ -33,6 +33,8 @@ pub struct ServiceFigures {
     pub waiting: usize,
     /// Guarded calls that were handed out and are not settled.
     pub open_calls: usize,
+    /// Those that nobody settled in time.
+    pub calls_lost: u64,
     /// Whether the store answered when it was last asked for its status; none while it is never asked.
     pub store_reachable: Option<bool>,
     pub http: HttpReading,
@@ -50,7 +52,7 @@ pub fn text(figures: &Figures, service: &ServiceFigures, report: Option<(&Report
 }
 
 fn of_service(service: &ServiceFigures) -> Vec<Family> {
-    let ServiceFigures { enabled, uptime, waiting, open_calls, store_reachable, http } = service;
+    let ServiceFigures { enabled, uptime, waiting, open_calls, calls_lost, store_reachable, http } = service;
     let mut build = Family::gauge("call_budget_build_info", "1, with the version that runs.");
     build.add([("version", env!("CARGO_PKG_VERSION"))], 1.0);
     let mut switch = Family::gauge("call_budget_enabled", "1 while the switch is on: the limit is shared.");
@@ -61,12 +63,15 @@ fn of_service(service: &ServiceFigures) -> Vec<Family> {
     callers.add([], *waiting as f64);
     let mut calls = Family::gauge("call_budget_open_calls", "Guarded calls handed out here and not settled yet.");
     calls.add([], *open_calls as f64);
+    let mut lost =
+        Family::counter("call_budget_calls_lost", "Guarded calls handed out here that nobody settled in time.");
+    lost.add([], *calls_lost);
     let mut reachable =
         Family::gauge("call_budget_store_reachable", "1 where the store answered when last asked for its status.");
     if let Some(is_reachable) = store_reachable {
         reachable.add([], f64::from(u8::from(*is_reachable)));
     }
-    let mut families = vec![build, switch, up, callers, calls, reachable];
+    let mut families = vec![build, switch, up, callers, calls, lost, reachable];
     families.extend(http.families());
     families
 }

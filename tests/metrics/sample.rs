@@ -70,6 +70,7 @@ pub fn service() -> ServiceFigures {
         uptime: ms(90_000),
         waiting: 3,
         open_calls: 2,
+        calls_lost: 2,
         store_reachable: Some(true),
         http: http.read(),
     }

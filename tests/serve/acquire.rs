@@ -191,7 +191,9 @@ async fn a_store_that_is_out_is_told_with_its_stage_and_is_used_again_when_it_is
     assert!(problem["stage"].is_string(), "{problem}");
     serve.ask(get("/livez")).await.done();
     eventually("it is not ready", async || serve.ask(get("/readyz")).await.status == 503).await;
-    let ready = serve.ask(get("/readyz")).await.json();
+    let ready = serve.ask(get("/readyz")).await;
+    assert_eq!(ready.header("retry-after"), Some("1"));
+    let ready = ready.json();
     let why = ready["why"].as_str().unwrap();
     assert!(ready["ready"] == false && !why.contains("127.0.0.1") && !why.contains("(stage"), "{ready}");
     serve.ask(get("/v1/budgets")).await.refused(503, "CALL_BUDGET_STORE_UNAVAILABLE");
@@ -217,6 +219,10 @@ async fn a_role_without_rights_is_a_matter_for_operators_and_not_for_waiting() {
     let serve = Serve::start(&role.url, How::on()).await;
     let body = json!({"budget": "kis-real", "class": "order"});
     serve.acquire(body.clone()).await.refused(500, "CALL_BUDGET_MISCONFIGURED");
+    for path in ["/v1/budgets", "/v1/budgets/kis-real"] {
+        let problem = serve.ask(get(path)).await.refused(500, "CALL_BUDGET_MISCONFIGURED");
+        assert!(problem["detail"].as_str().unwrap().contains("--as client"), "{problem}");
+    }
     call_budget(&database.url, &["access", &role.name, "--as", "client"]).await;
     eventually("the client's rights are enough", async || serve.acquire(body.clone()).await.status == 200).await;
     eventually("and for being ready", async || serve.ask(get("/readyz")).await.status == 200).await;
@@ -257,6 +263,53 @@ async fn a_caller_who_hangs_up_takes_no_slot_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_caller_who_is_gone_is_noticed_whatever_he_sent_after_his_request() {
+    let database = database().await;
+    let serve = Serve::start(&database.url, How::on()).await;
+    call_budget(&database.url, &["budget", "pushback", "kis-real", "--for", "60s"]).await;
+    let request = post("/v1/acquire", &json!({"budget": "kis-real", "class": "order", "max_wait_ms": 86_400_000}));
+    for (after, reset) in [("\r\n".to_owned(), false), (request.bytes(), false), (request.bytes(), true)] {
+        let mut wire = serve.wire().await;
+        wire.send(&(request.bytes() + &after)).await;
+        eventually("it waits", async || serve.status().await["service"]["waiting"] == 1).await;
+        if reset {
+            rustix::net::sockopt::set_socket_linger(wire.0.get_ref(), Some(Duration::ZERO)).unwrap();
+        }
+        drop(wire);
+        eventually("nobody waits", async || serve.status().await["service"]["waiting"] == 0).await;
+    }
+    assert_eq!(granted(&database).await, 0);
+}
+
+#[tokio::test]
+async fn callers_who_wait_leave_room_for_everybody_else() {
+    let database = database().await;
+    let how = How::on().admin().settings(crate::SURFACES).argument("--max-connections", "5");
+    let serve = Serve::start(&database.url, how).await;
+    let call = serve.begin("mine/real/prices").await;
+    call_budget(&database.url, &["budget", "pushback", "kis-real", "--for", "60s"]).await;
+    let acquire = post("/v1/acquire", &json!({"budget": "kis-real", "class": "order", "max_wait_ms": 80_000}));
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        let mut wire = serve.wire().await;
+        wire.send(&acquire.bytes()).await;
+        waiting.push(wire);
+    }
+    eventually("four wait", async || serve.status().await["service"]["waiting"] == 4).await;
+    for more in [acquire, post("/v1/calls", &json!({"surface": "kis/real/quote", "max_wait_ms": 80_000}))] {
+        // Whoever would keep the connection does not keep the last one.
+        let mut wire = serve.wire().await;
+        wire.ask(&more).await.refused(503, "CALL_BUDGET_BUSY");
+        wire.ended().await;
+    }
+    let listens = serve.address.to_string();
+    call_budget(&database.url, &["serve", "--check", "--listen", &listens]).await;
+    serve.settle(&call, json!({"status": 200})).await.done();
+    let pause = post("/v1/admin/pause", &json!({"budget": "kis-real"})).token(crate::ADMIN);
+    assert_eq!(serve.ask(pause).await.done()["paused"], true);
+}
+
+#[tokio::test]
 async fn while_the_switch_is_off_it_paces_itself_and_leaves_the_store_alone() {
     let database = database().await;
     let off = How::default().settings("polite_interval = \"1ms\"\n").settings(crate::SURFACES);
@@ -274,7 +327,13 @@ async fn while_the_switch_is_off_it_paces_itself_and_leaves_the_store_alone() {
     serve.ask(get("/readyz")).await.done();
     assert_eq!(granted(&database).await, 0);
     let others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    assert_eq!(database.client.query_one(others, &[]).await.unwrap().get::<_, i64>(0), 0);
+    let sessions = async || database.client.query_one(others, &[]).await.unwrap().get::<_, i64>(0);
+    assert_eq!(sessions().await, 0);
+    // Whoever looks all the same asks the store, and leaves nothing there.
+    serve.ask(get("/v1/budgets")).await.done();
+    assert_eq!(sessions().await, 1);
+    tokio::time::sleep(ms(6000)).await;
+    eventually("the store is left alone again", async || sessions().await == 0).await;
     assert!(serve.said().contains("call_budget_switch_off"), "{}", serve.said());
     // Nothing has to say where the store is.
     let serve = Serve::start("", How::default()).await;

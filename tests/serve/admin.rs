@@ -132,6 +132,11 @@ async fn an_order_that_cannot_be_changes_nothing_and_names_what_is_wrong() {
         ("breaker", json!({"breaker": "mine/real/prices", "order": "reset", "who": "a", "why": "\u{7}"}), "why"),
         (
             "breaker",
+            json!({"breaker": "mine/real/prices", "order": "reset", "who": "a", "why": "b", "for_ms": 1000}),
+            "for_ms",
+        ),
+        (
+            "breaker",
             json!({"breaker": "mine/real/prices", "order": "bypass", "who": "a", "why": "b", "for_ms": 0}),
             "for_ms",
         ),
@@ -185,4 +190,40 @@ async fn a_role_that_may_not_change_anything_is_told_which_rights_it_wants() {
     let problem = order(&serve, "pause", json!({"budget": "kis-real"})).await.refused(500, "CALL_BUDGET_MISCONFIGURED");
     assert!(problem["detail"].as_str().unwrap().contains("--as admin"), "{problem}");
     database.client.batch_execute(&format!("DROP OWNED BY \"{}\"", role.name)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_schema_of_another_contract_is_left_as_it_is() {
+    let database = database().await;
+    let serve = Serve::start(&database.url, How::on().admin()).await;
+    for (contract, way_out) in [(0, "call-budget migrate"), (999, "newer call-budget")] {
+        let other = format!(
+            "CREATE OR REPLACE FUNCTION call_budget.call_budget_contract() RETURNS integer LANGUAGE sql IMMUTABLE
+                 AS 'SELECT {contract}'"
+        );
+        database.client.batch_execute(&other).await.unwrap();
+        for (what, body) in [
+            ("pause", json!({"budget": "kis-real"})),
+            ("resume", json!({"budget": "kis-real"})),
+            ("fence", json!({"budget": "kis-real"})),
+            ("pushback", json!({"budget": "kis-real", "duration_ms": 1000})),
+        ] {
+            let problem = order(&serve, what, body).await.refused(500, "CALL_BUDGET_MISCONFIGURED");
+            let detail = problem["detail"].as_str().unwrap();
+            let ours = format!("speaks {}", call_budget::store::CONTRACT);
+            for word in [&format!("contract {contract}"), &ours, way_out] {
+                assert!(detail.contains(word), "{detail} does not say {word}");
+            }
+        }
+        // Who looks is told the same.
+        eventually("looking says it", async || {
+            let answer = serve.ask(get("/v1/budgets")).await;
+            answer.status == 500
+                && answer.refused(500, "CALL_BUDGET_MISCONFIGURED")["detail"].as_str().unwrap().contains(way_out)
+        })
+        .await;
+    }
+    let untouched = "SELECT NOT paused AND fences = 0 FROM call_budget.call_budget
+                      WHERE name = 'kis-real'";
+    assert!(database.client.query_one(untouched, &[]).await.unwrap().get::<_, bool>(0));
 }

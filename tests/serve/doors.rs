@@ -205,6 +205,51 @@ async fn more_connections_than_there_may_be_wait_and_none_is_lost() {
 }
 
 #[tokio::test]
+async fn it_takes_the_descriptors_that_it_may_have() {
+    let serve = Serve::start("", How::default().descriptors(64, 1024).argument("--max-connections", "200")).await;
+    let mut kept = Vec::new();
+    for _ in 0..150 {
+        let mut wire = serve.wire().await;
+        wire.ask(&get("/livez")).await.done();
+        kept.push(wire);
+    }
+    assert!(!serve.said().contains("call_budget_connections_lowered"), "{}", serve.said());
+}
+
+#[tokio::test]
+async fn callers_never_take_the_descriptors_that_the_store_needs() {
+    let mut server = support::server();
+    let url = server.url("postgres");
+    support::connect_and_migrate(&url).await;
+    crate::prepare(&url).await;
+    let serve = Serve::start(&url, How::on().descriptors(64, 128)).await;
+    let lowered = "call_budget_connections_lowered";
+    eventually("it says so", async || serve.said().contains(lowered)).await;
+    // More than there may be: the rest wait.
+    let mut crowd = Vec::new();
+    for _ in 0..120 {
+        crowd.push(serve.wire().await);
+    }
+    let first = &mut crowd[0];
+    let server = tokio::task::spawn_blocking(move || {
+        server.halt(call_budget::service::scratch_postgres::Halt::Immediate).unwrap();
+        server.resume().unwrap();
+        server
+    });
+    let _server = server.await.unwrap();
+    let acquire = post("/v1/acquire", &json!({"budget": "kis-real", "class": "order", "max_wait_ms": 20_000}));
+    let mut served = false;
+    for _ in 0..100 {
+        served = first.ask(&acquire).await.status == 200;
+        if served {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(served && !serve.said().contains("call_budget_accept_failed"), "{}", serve.said());
+}
+
+#[tokio::test]
 async fn a_caller_whose_machine_vanished_is_noticed_within_half_a_minute() {
     let serve = off().await;
     let mut wire = serve.wire().await;

@@ -229,3 +229,18 @@ async fn nobodys_clock_makes_an_attempt_longer_than_it_can_have_been() {
     }
     assert_eq!(here(&serve, "kis/real/chart").await["state"], "closed", "an hour that was none opened it");
 }
+
+#[tokio::test]
+async fn every_call_is_counted_under_its_surface() {
+    let serve = Serve::start("", How::default().settings("polite_interval = \"0s\"\n").settings(SURFACES)).await;
+    for _ in 0..2 {
+        let call = serve.begin("mine/real/prices").await;
+        serve.settle(&call, json!({"status": 200})).await.done();
+    }
+    let unknown = post("/v1/calls", &json!({"surface": "mine/real/nothing"}));
+    serve.ask(unknown).await.refused(404, "CALL_BUDGET_UNKNOWN_SURFACE");
+    let text = serve.ask(get("/metrics")).await.body;
+    for line in ["surface=\"mine/real/prices\"} 2", "surface=\"\"} 1"] {
+        assert!(text.lines().any(|have| have == format!("call_budget_calls_total{{{line}")), "{line}: {text}");
+    }
+}

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::wire::get;
-use crate::{How, SURFACES, Serve, call_budget, database};
+use crate::support::{self, eventually};
+use crate::wire::{get, post};
+use crate::{ADMIN, How, SURFACES, Serve, call_budget, database};
 
 #[tokio::test]
 async fn a_budget_of_any_name_is_found_by_it() {
@@ -51,6 +52,46 @@ async fn the_status_shows_what_the_command_shows_and_how_the_service_is() {
     assert_eq!(here, ["kis/real/quote", "mine/real/prices"]);
     serve.settle(&call, json!({"status": 200})).await.done();
     assert_eq!(serve.status().await["service"]["open_calls"], 0);
+}
+
+#[tokio::test]
+async fn what_waiting_does_not_mend_is_told_as_such_with_the_way_out() {
+    let database = support::empty_database().await;
+    let serve = Serve::start(&database.url, How::on().admin()).await;
+    let missing = database.url.replace(&database.name, "call_budget_test_missing");
+    let nowhere = Serve::start(&missing, How::on().admin()).await;
+    for (serve, word) in [(&serve, "call-budget migrate"), (&nowhere, "database")] {
+        let order = post("/v1/admin/fence", &json!({"budget": "b"})).token(ADMIN);
+        for ask in [get("/v1/budgets"), get("/v1/budgets/b"), order] {
+            let problem = serve.ask(ask).await.refused(500, "CALL_BUDGET_MISCONFIGURED");
+            assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_out_is_in_the_log_before_a_caller_comes() {
+    let mut server = support::server();
+    let url = server.url("postgres");
+    support::connect_and_migrate(&url).await;
+    let serve = Serve::start(&url, How::on().variable("RUST_LOG", "call_budget=info")).await;
+    eventually("it is ready", async || serve.ask(get("/readyz")).await.status == 200).await;
+    let told = |event: &str| serve.said().matches(event).count();
+    let server = tokio::task::spawn_blocking(move || {
+        server.halt(call_budget::service::scratch_postgres::Halt::Immediate).unwrap();
+        server
+    });
+    let mut server = server.await.unwrap();
+    eventually("it is told", async || told("call_budget_status_unreadable error=") == 1).await;
+    // Once, however often it is looked for.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    let server = tokio::task::spawn_blocking(move || {
+        server.resume().unwrap();
+        server
+    });
+    let _server = server.await.unwrap();
+    eventually("that it is over, too", async || told("call_budget_status_readable") == 1).await;
+    assert_eq!(told("call_budget_status_unreadable"), 1, "{}", serve.said());
 }
 
 fn keys(object: &Value) -> Vec<&String> {

@@ -73,6 +73,8 @@ pub struct How {
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     files: Vec<(&'static str, String)>,
+    /// The soft and the hard limit of descriptors, where they are not those of the tests.
+    descriptors: Option<(u32, u32)>,
 }
 
 impl How {
@@ -111,6 +113,11 @@ impl How {
         self
     }
 
+    pub fn descriptors(mut self, soft: u32, hard: u32) -> How {
+        self.descriptors = Some((soft, hard));
+        self
+    }
+
     pub fn command(&self, url: &str) -> (Command, TempDir) {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in &self.files {
@@ -118,7 +125,16 @@ impl How {
         }
         let settings = folder.path().join("settings.toml");
         std::fs::write(&settings, &self.settings).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_call-budget"));
+        let program = env!("CARGO_BIN_EXE_call-budget");
+        let mut command = match self.descriptors {
+            None => Command::new(program),
+            Some((soft, hard)) => {
+                let mut shell = Command::new("sh");
+                let script = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &script, program]);
+                shell
+            }
+        };
         command
             .arg("serve")
             .current_dir(folder.path())

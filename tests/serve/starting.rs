@@ -88,6 +88,8 @@ async fn a_setting_that_cannot_be_stops_the_start_and_is_named() {
         (How::default().argument("--max-connections", "0"), "max_connections"),
         (How::default().argument("--max-connections", "100001"), "max_connections"),
         (How::default().settings("[serve]\nallowed_hosts = 7\n"), "allowed_hosts"),
+        (How::default().argument("--allow-host", "budget.internal:8181"), "budget.internal:8181"),
+        (How::default().settings("[serve]\nallowed_hosts = [\"http://budget.internal\"]\n"), "allowed_hosts"),
         (How::default().argument("--listen", "nowhere"), "--listen"),
     ] {
         fails(how, 2, &[word]).await;
@@ -106,6 +108,10 @@ async fn flags_go_over_variables_and_variables_over_the_file() {
     let serve = Serve::start("", how).await;
     for host in ["one.example", "two.example"] {
         serve.ask(get("/livez").host(host)).await.done();
+    }
+    let flagged = Serve::start("", How::default().argument("--allow-host", "Three.example,four.example")).await;
+    for host in ["three.example", "four.example:80"] {
+        flagged.ask(get("/livez").host(host)).await.done();
     }
     serve.ask(get("/livez").host("of-the-file")).await.refused(421, "CALL_BUDGET_WRONG_HOST");
     assert_eq!(serve.status().await["service"]["admin"], true);

@@ -76,6 +76,26 @@ async fn nothing_that_hangs_keeps_it_longer_than_five_seconds() {
 }
 
 #[tokio::test]
+async fn what_is_no_whole_request_keeps_it_not_at_all() {
+    let database = database().await;
+    let mut serve = Serve::start(&database.url, How::on()).await;
+    let (mut head, mut body) = (serve.wire().await, serve.wire().await);
+    head.send("POST /v1/acquire HTTP/1.1\r\nHost: local").await;
+    body.send(
+        "POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    )
+    .await;
+    serve.ask(get("/livez")).await.done();
+    let began = SystemClock.now();
+    serve.signal(Signal::TERM);
+    body.read().await.unwrap().refused(503, "CALL_BUDGET_STOPPING");
+    head.ended().await;
+    assert_eq!(serve.ended().await.code(), Some(0));
+    let took = SystemClock.now().saturating_since(began);
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[tokio::test]
 async fn a_call_that_nobody_settles_keeps_it_no_longer_either() {
     let database = database().await;
     let mut serve = Serve::start(&database.url, How::on().settings(SURFACES)).await;

@@ -91,10 +91,21 @@ fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
 /// Addresses cannot be made to lead elsewhere; names can.
 fn is_ours(host: Option<&str>, allowed: &[String]) -> bool {
     let Some(host) = host else { return false };
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, "")) => (address, None),
+            Some((address, rest)) => match rest.strip_prefix(':') {
+                Some(port) => (address, Some(port)),
+                None => return false,
+            },
+            None => return false,
+        },
+        None => host.rsplit_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
     };
+    // None after the colon is the usual one.
+    if port.is_some_and(|port| !port.bytes().all(|byte| byte.is_ascii_digit())) {
+        return false;
+    }
     name.parse::<IpAddr>().is_ok()
         || name.eq_ignore_ascii_case("localhost")
         || allowed.iter().any(|allowed| name.eq_ignore_ascii_case(allowed))
@@ -110,7 +121,19 @@ mod tests {
         for host in ["127.0.0.1", "127.0.0.1:8181", "[::1]:8181", "localhost:8181", "LOCALHOST", "Budget.internal:80"] {
             assert!(is_ours(Some(host), &allowed), "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8181", "", "budget.internal.x"] {
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:8181",
+            "",
+            "budget.internal.x",
+            "localhost:80x",
+            "localhost:a@b",
+            "[::1]evil.example",
+            "[::1",
+            "[::1]x:80",
+            "[::1]:x",
+        ] {
             assert!(!is_ours(Some(host), &allowed), "{host}");
         }
         assert!(!is_ours(None, &allowed));

@@ -7,9 +7,10 @@ use axum::extract::State;
 use serde::Deserialize;
 
 use super::House;
-use super::acquire::check_name;
 use super::json::Json;
+use super::limits::check_name;
 use super::looking::unknown_budget;
+use super::lookout::check_contract;
 use super::problem::Problem;
 use super::status::{BreakerHere, breakers_here};
 use crate::store::direct::Direct;
@@ -31,7 +32,7 @@ pub(super) struct Pause {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
+pub(super) struct OneBudget {
     budget: String,
 }
 
@@ -73,8 +74,11 @@ pub(super) async fn pause(State(house): State<Arc<House>>, Json(order): Json<Pau
     Ok(Json(view))
 }
 
-pub(super) async fn resume(State(house): State<Arc<House>>, Json(order): Json<Named>) -> Result<Json<View>, Problem> {
-    let Named { budget } = order;
+pub(super) async fn resume(
+    State(house): State<Arc<House>>,
+    Json(order): Json<OneBudget>,
+) -> Result<Json<View>, Problem> {
+    let OneBudget { budget } = order;
     let view =
         change(&house, &budget, async |operation: &Operation<'_>| admin::resume(operation, &budget).await).await?;
     tracing::warn!(budget, "call_budget_resumed");
@@ -101,8 +105,11 @@ pub(super) async fn pushback(
     Ok(Json(view))
 }
 
-pub(super) async fn fence(State(house): State<Arc<House>>, Json(order): Json<Named>) -> Result<Json<View>, Problem> {
-    let Named { budget } = order;
+pub(super) async fn fence(
+    State(house): State<Arc<House>>,
+    Json(order): Json<OneBudget>,
+) -> Result<Json<View>, Problem> {
+    let OneBudget { budget } = order;
     let view =
         change(&house, &budget, async |operation: &Operation<'_>| admin::fence(operation, &budget).await.map(drop));
     let view = view.await?;
@@ -123,6 +130,9 @@ pub(super) async fn breaker(
     }
     if for_ms.is_some_and(|ms| !(1..=LONGEST_ORDER_MS).contains(&ms)) {
         return Err(Problem::bad_request(format!("for_ms lies between 1 and {LONGEST_ORDER_MS}, a day")));
+    }
+    if for_ms.is_some() && matches!(order, Order::Reset) {
+        return Err(Problem::bad_request("for_ms does not go with reset: it holds until something else happens"));
     }
     let unknown = || {
         let detail = format!("this service has no breaker {name:?}: GET /v1/breakers lists them under \"here\"");
@@ -153,8 +163,9 @@ async fn change(
     let Some(store) = house.store.clone() else {
         return Err(Problem::store_unavailable("no setting says where the store is: there is nothing to change"));
     };
-    let mut session = Direct::connect(store).await.map_err(|error| Problem::store_unavailable(error.to_string()))?;
+    let mut session = Direct::connect(store).await?;
     let operation = Operation::begin(session.client()).await?;
+    check_contract(admin::contract(&operation).await?)?;
     if status::budgets(&operation, Some(budget)).await?.is_empty() {
         return Err(unknown_budget(budget));
     }

@@ -1,7 +1,8 @@
 //! `POST /v1/calls`, and what came of them: callers in any language share the breakers of this process.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::House;
-use super::acquire::{Entered, Leave, check_name, cost, max_wait, one, unless_stopped};
-use super::json::{Json, Named, ms};
+use super::json::{InPath, Json, ms};
+use super::leave::{Entered, Leave};
+use super::limits::{check_name, cost, max_wait, one};
 use super::outcome::{Said, Settled};
 use super::problem::Problem;
 use crate::clock::{Clock, SystemClock};
@@ -33,7 +35,19 @@ pub(super) struct OpenCalls {
     lost_after: Duration,
     open: Mutex<HashMap<u128, Open>>,
     lost: AtomicU64,
+    /// Callers that are about to get one.
+    beginning: AtomicUsize,
     settled: Notify,
+}
+
+/// Counts until it is dropped.
+struct Beginning<'a>(&'a OpenCalls);
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        self.0.beginning.fetch_sub(1, Ordering::AcqRel);
+        self.0.settled.notify_waiters();
+    }
 }
 
 struct Open {
@@ -49,7 +63,13 @@ impl Default for OpenCalls {
 
 impl OpenCalls {
     fn lost_after(lost_after: Duration) -> Self {
-        Self { lost_after, open: Mutex::default(), lost: AtomicU64::new(0), settled: Notify::new() }
+        Self {
+            lost_after,
+            open: Mutex::default(),
+            lost: AtomicU64::new(0),
+            beginning: AtomicUsize::new(0),
+            settled: Notify::new(),
+        }
     }
 
     pub fn count(&self) -> usize {
@@ -60,10 +80,27 @@ impl OpenCalls {
         self.count() >= MOST_OPEN
     }
 
-    fn keep(&self, call: Call) -> String {
-        let id = fastrand::u128(..);
-        self.open().insert(id, Open { call, lost_at: SystemClock.now() + self.lost_after });
-        format!("{id:032x}")
+    /// Calls of which nobody had news in time, since the start.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn begins(&self) -> Beginning<'_> {
+        self.beginning.fetch_add(1, Ordering::AcqRel);
+        Beginning(self)
+    }
+
+    /// The id under which it can be settled; none where others have taken the last place meanwhile, and it is given up.
+    fn keep(&self, call: Call) -> Option<String> {
+        let mut open = self.open();
+        if open.len() >= MOST_OPEN {
+            drop(open);
+            call.not_sent();
+            return None;
+        }
+        let id = unguessable();
+        open.insert(id, Open { call, lost_at: SystemClock.now() + self.lost_after });
+        Some(format!("{id:032x}"))
     }
 
     /// Nobody else gets it from now on.
@@ -90,11 +127,12 @@ impl OpenCalls {
         }
     }
 
-    /// Completes when no call is out any longer, or at the deadline.
+    /// Completes when no call is out any longer and none is about to be, or at the deadline.
     pub async fn until_settled(&self, deadline: Instant) {
         loop {
             let settled = self.settled.notified();
-            if self.count() == 0 || SystemClock.until(deadline, settled).await.is_none() {
+            let beginning = self.beginning.load(Ordering::Acquire);
+            if (beginning == 0 && self.count() == 0) || SystemClock.until(deadline, settled).await.is_none() {
                 return;
             }
         }
@@ -103,6 +141,12 @@ impl OpenCalls {
     fn open(&self) -> MutexGuard<'_, HashMap<u128, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// From the system's own randomness: who knows one id knows nothing of the next.
+fn unguessable() -> u128 {
+    let half = || u128::from(RandomState::new().build_hasher().finish());
+    half() << 64 | half()
 }
 
 /// Gives up the calls that nobody settled, for as long as it runs.
@@ -146,8 +190,9 @@ pub(super) async fn begin(
     if let Some(credential) = &wanted.credential {
         check_name("credential", credential)?;
     }
+    let full = || Problem::busy(format!("{MOST_OPEN} calls are out and not settled"));
     if house.calls.is_full() {
-        return Err(Problem::busy(format!("{MOST_OPEN} calls are out and not settled")));
+        return Err(full());
     }
     let credential = Credential::new(wanted.credential.as_deref().unwrap_or_default());
     let credential = credential.revision(wanted.revision.unwrap_or_default());
@@ -157,17 +202,18 @@ pub(super) async fn begin(
         max_wait: max_wait(wanted.max_wait_ms)?,
         idempotent: None,
     };
-    let _waiting = house.waits();
-    let call = unless_stopped(&house, house.budgets.guard(&wanted.surface, &credential, options)).await??;
+    let _waiting = house.waits()?;
+    let _beginning = house.calls.begins();
+    let call = house.unless_stopped(house.budgets.guard(&wanted.surface, &credential, options)).await??;
     let attempt_timeout_ms = ms(call.attempt_timeout());
     let (nonce, closes_at) = (call.nonce(), call.closes_at());
-    let id = house.calls.keep(call);
+    let id = house.calls.keep(call).ok_or_else(full)?;
     Ok(Json(Begun { id, leave: Leave::new(entered, nonce, closes_at), attempt_timeout_ms }))
 }
 
 pub(super) async fn settle(
     State(house): State<Arc<House>>,
-    Named(id): Named,
+    InPath(id): InPath,
     Json(said): Json<Said>,
 ) -> Result<Json<Settled>, Problem> {
     // Before the call is taken: a slip can be mended.
@@ -218,7 +264,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_is_settled_once_and_only_by_its_very_id() {
         let (budgets, calls) = (budgets(), OpenCalls::default());
-        let id = calls.keep(begun(&budgets).await.unwrap());
+        let id = calls.keep(begun(&budgets).await.unwrap()).expect("there is room");
         for other in [id.to_uppercase() + " ", format!("+{id}"), format!("0{id}"), String::new(), id[1..].to_owned()] {
             assert!(calls.take(&other).is_none(), "{other}");
         }
@@ -230,17 +276,32 @@ mod tests {
     async fn a_call_that_nobody_settles_is_lost_when_its_time_is_over_and_not_before() {
         let (budgets, calls) = (budgets(), OpenCalls::lost_after(Duration::from_millis(50)));
         let kept = SystemClock.now();
-        let id = calls.keep(begun(&budgets).await.unwrap());
+        let id = calls.keep(begun(&budgets).await.unwrap()).expect("there is room");
         calls.give_up_lost();
         let early = calls.count();
         assert!(early == 1 || SystemClock.now() >= kept + Duration::from_millis(50));
         SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(50)).await;
         // Before anybody sweeps, too.
         assert!(calls.take(&id).is_none());
-        calls.keep(begun(&budgets).await.unwrap());
+        assert!(calls.keep(begun(&budgets).await.unwrap()).is_some());
         SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(50)).await;
         calls.give_up_lost();
-        assert_eq!((calls.count(), calls.lost.load(Ordering::Relaxed)), (0, 2));
+        assert_eq!((calls.count(), calls.lost()), (0, 2));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_the_last_call_waits_for_one_that_is_about_to_begin() {
+        let (budgets, calls) = (budgets(), OpenCalls::default());
+        let beginning = calls.begins();
+        let soon = || SystemClock.now() + Duration::from_millis(50);
+        let until_settled = calls.until_settled(SystemClock.now() + Duration::from_secs(60));
+        let mut until_settled = std::pin::pin!(until_settled);
+        assert!(SystemClock.until(soon(), &mut until_settled).await.is_none(), "it begins");
+        let id = calls.keep(begun(&budgets).await.unwrap()).expect("there is room");
+        drop(beginning);
+        assert!(SystemClock.until(soon(), &mut until_settled).await.is_none(), "it is out");
+        assert!(calls.take(&id).is_some());
+        until_settled.await;
     }
 
     #[tokio::test]
@@ -252,7 +313,7 @@ mod tests {
         }
         assert!(matches!(begun(&budgets).await, Err(CallError::CircuitOpen { .. })));
         SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(20)).await;
-        calls.keep(begun(&budgets).await.expect("a probe may go"));
+        assert!(calls.keep(begun(&budgets).await.expect("a probe may go")).is_some());
         assert!(matches!(begun(&budgets).await, Err(CallError::CircuitOpen { .. })), "one probe at a time");
         calls.give_up_lost();
         assert_eq!(calls.count(), 0);

@@ -1,16 +1,23 @@
-//! Connections: as many at once as are allowed, none that is silent for long, and all of them ended when it is time.
+//! Connections: as many at once as are allowed, none that is silent for long or whose caller is gone, and all of them ended
+//! when it is time.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -28,6 +35,10 @@ const ASK_TIMES: u32 = 3;
 const UNACKNOWLEDGED_MS: u32 = 30_000;
 /// No descriptor is left, or the like: others may end meanwhile.
 const AFTER_REFUSAL: Duration = Duration::from_millis(50);
+/// From the sign that a caller has closed its side, until it counts as gone: what can be answered at once still is.
+const GONE_AFTER: Duration = Duration::from_millis(250);
+/// For what was answered to be on its way, before a connection that has no whole request is ended.
+const UNFINISHED_FOR: Duration = Duration::from_millis(250);
 
 /// That wait to be accepted: all callers of another service that has ended come at once, and each that finds no room is
 /// silent for a second before it tries again. The system may allow fewer.
@@ -79,20 +90,27 @@ async fn run(listener: TcpListener, router: Router, most: usize, mut told: watch
     let places = Arc::new(Semaphore::new(most));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
+    let mut is_failing = false;
     let deadline = loop {
         tokio::select! {
             biased;
             deadline = closing(&mut told) => break deadline,
             Some(_) = connections.join_next() => {}
-            (place, stream) = next(&listener, &places) => {
+            (place, stream) = next(&listener, &places, &mut is_failing) => {
+                let (stream, answering) = (Arc::new(stream), Arc::<AtomicUsize>::default());
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .header_read_timeout(HEAD_WITHIN)
-                    .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+                    .serve_connection(TokioIo::new(Shared(Arc::clone(&stream))), counted(&router, &answering));
                 let watched = graceful.watch(connection);
+                let mut told = told.clone();
                 connections.spawn(async move {
                     // A connection that breaks is its caller's affair.
-                    let _ = watched.await;
+                    tokio::select! {
+                        _ = watched => {}
+                        () = gone(&stream) => {}
+                        () = unfinished(&mut told, &answering) => {}
+                    }
                     drop(place);
                 });
             }
@@ -103,11 +121,18 @@ async fn run(listener: TcpListener, router: Router, most: usize, mut told: watch
     connections.shutdown().await;
 }
 
-async fn next(listener: &TcpListener, places: &Arc<Semaphore>) -> (OwnedSemaphorePermit, TcpStream) {
+async fn next(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+    is_failing: &mut bool,
+) -> (OwnedSemaphorePermit, TcpStream) {
     let place = Arc::clone(places).acquire_owned().await.expect("the places are never closed");
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                if std::mem::take(is_failing) {
+                    tracing::info!("call_budget_accept_recovered");
+                }
                 // Answers are small, and callers wait for them.
                 let _ = stream.set_nodelay(true);
                 // Where it cannot be set, a caller that vanished is waited for until its own time is over.
@@ -115,10 +140,121 @@ async fn next(listener: &TcpListener, places: &Arc<Semaphore>) -> (OwnedSemaphor
                 return (place, stream);
             }
             Err(error) => {
-                tracing::warn!(%error, "call_budget_accept_failed");
+                if !std::mem::replace(is_failing, true) {
+                    tracing::warn!(%error, "call_budget_accept_failed");
+                }
                 tokio::time::sleep(AFTER_REFUSAL).await;
             }
         }
+    }
+}
+
+type Requests = hyper::Request<hyper::body::Incoming>;
+type Responses = axum::response::Response;
+
+/// The router, and how many requests it is answering.
+fn counted(
+    router: &Router,
+    answering: &Arc<AtomicUsize>,
+) -> impl Service<Requests, Response = Responses, Error = Infallible, Future: Send> + use<> {
+    let (router, answering) = (TowerToHyperService::new(router.clone()), Arc::clone(answering));
+    service_fn(move |request| {
+        let counted = Counted::new(&answering);
+        let answer = router.call(request);
+        async move {
+            let answer = answer.await;
+            drop(counted);
+            answer
+        }
+    })
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Completes when the caller has closed its side or is gone. Who reads for the requests does not see it while bytes of a next
+/// request are there, and a caller that waits would keep its place for a day.
+async fn gone(stream: &TcpStream) {
+    loop {
+        let ready = stream.ready(Interest::READABLE).await;
+        let is_closed = ready.map_or(true, |ready| ready.is_read_closed());
+        tokio::time::sleep(GONE_AFTER).await;
+        if is_closed {
+            return;
+        }
+    }
+}
+
+/// Completes when it is time to close and no whole request is there to be answered.
+async fn unfinished(told: &mut watch::Receiver<Option<Instant>>, answering: &AtomicUsize) {
+    closing(told).await;
+    tokio::time::sleep(UNFINISHED_FOR).await;
+    if answering.load(Ordering::Relaxed) > 0 {
+        // It ends with the answer.
+        std::future::pending().await
+    }
+}
+
+/// A stream of which somebody else sees when its caller is gone.
+struct Shared(Arc<TcpStream>);
+
+impl AsyncRead for Shared {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(cx))?;
+            match self.0.try_read(into.initialize_unfilled()) {
+                Ok(length) => {
+                    into.advance(length);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Shared {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(cx))?;
+            match self.0.try_write_vectored(parts) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(rustix::net::shutdown(&*self.0, rustix::net::Shutdown::Write).map_err(io::Error::from))
     }
 }
 

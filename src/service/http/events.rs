@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::House;
 use super::lookout::Sample;
+use super::problem::Problem;
 use super::status::Status;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -22,10 +23,11 @@ struct History<'a> {
 
 pub(super) async fn events(
     State(house): State<Arc<House>>,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send>, Problem> {
+    let place = house.place()?;
     let samples = house.lookout.known().samples;
     let history = event("history", &History { samples: samples.iter().collect() });
-    let statuses = stream::unfold((house, false), |(house, pause)| async move {
+    let statuses = stream::unfold((house, place, false), |(house, place, pause)| async move {
         if pause {
             tokio::select! {
                 biased;
@@ -35,9 +37,9 @@ pub(super) async fn events(
         }
         let seen = house.lookout.look().await;
         let status = event("status", &Status::of(&house, seen));
-        Some((status, (house, true)))
+        Some((status, (house, place, true)))
     });
-    Sse::new(stream::iter([history]).chain(statuses).map(Ok))
+    Ok(Sse::new(stream::iter([history]).chain(statuses).map(Ok)))
 }
 
 fn event(name: &str, document: &impl Serialize) -> Event {

@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::config::nearest::nearest;
 
+/// More than anything here takes.
+const MOST: usize = 32;
+
 /// In the order in which they stand there.
 pub(super) struct Fields(Vec<(String, Value)>);
 
@@ -30,6 +33,10 @@ impl Fields {
     /// # Errors
     /// A sentence that names the field.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, String> {
+        // Each is compared with all others.
+        if self.0.len() > MOST {
+            return Err(format!("it has {} fields: nothing here takes more than {MOST}", self.0.len()));
+        }
         for (at, (name, _)) in self.0.iter().enumerate() {
             if self.0[..at].iter().any(|(before, _)| before == name) {
                 return Err(format!("{} is said twice", shown(name)));
@@ -172,6 +179,9 @@ mod tests {
         }
         let long = format!(r#"{{"{}": 1}}"#, "x".repeat(5000));
         assert!(read(&long).unwrap_err().len() < 200);
+        let many: Vec<_> = (0..10_000).map(|at| format!("\"n{at}\": 1")).collect();
+        let sentence = read(&format!("{{{}}}", many.join(", "))).unwrap_err();
+        assert!(sentence.contains("10000 fields"), "{sentence}");
         let deep = format!(r#"{{"budget": {}}}"#, "[".repeat(50_000));
         assert!(read(&deep).unwrap_err().contains("not JSON"));
     }

@@ -5,14 +5,17 @@ use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::House;
 use super::json::Json;
 use crate::clock::{Clock, SystemClock};
 use crate::service::metrics::{self, ServiceFigures};
+
+/// When to ask again.
+const RETRY_SECONDS: &str = "1";
 
 #[derive(Serialize)]
 pub(super) struct Ready {
@@ -26,17 +29,21 @@ pub(super) async fn live() -> Json<Ready> {
 }
 
 /// Not while it stops, nor while the store is out. While the switch is off no caller needs the store.
-pub(super) async fn ready(State(house): State<Arc<House>>) -> (StatusCode, Json<Ready>) {
+pub(super) async fn ready(State(house): State<Arc<House>>) -> Response {
     let why = if house.is_stopping() {
         Some("it stops".to_owned())
     } else if house.enabled {
         // Everybody may ask this: where the store is and what it said is told to those who may look.
-        house.lookout.look().await.why.map(|_| "the store cannot be used: GET /v1/status says why".to_owned())
+        house.lookout.look().await.problem.map(|_| "the store cannot be used: GET /v1/status says why".to_owned())
     } else {
         None
     };
-    let status = if why.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(Ready { ready: why.is_none(), why }))
+    let ready = Json(Ready { ready: why.is_none(), why });
+    if ready.0.ready {
+        ready.into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, RETRY_SECONDS)], ready).into_response()
+    }
 }
 
 /// What Prometheus reads.
@@ -49,6 +56,7 @@ pub(super) async fn metrics(State(house): State<Arc<House>>) -> impl IntoRespons
         uptime: SystemClock.now().saturating_since(house.started),
         waiting: house.waiting.load(Ordering::Relaxed),
         open_calls: house.calls.count(),
+        calls_lost: house.calls.lost(),
         store_reachable: reachable,
         http: house.http.read(),
     };

@@ -1,5 +1,6 @@
 //! Bodies that come and go.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -13,6 +14,7 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::House;
 use super::fields::Fields;
 use super::problem::Problem;
 
@@ -25,10 +27,10 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// A JSON body: read whole, of bounded length and time, and of the type that is wanted, or refused with a problem.
 pub(super) struct Json<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<House>> for Json<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, house: &Arc<House>) -> Result<Self, Problem> {
         // Also so that no page can ask in somebody's browser: without the permission that is never given, it cannot say this.
         if !is_json(request.headers().get(CONTENT_TYPE)) {
             return Err(Problem::new(
@@ -37,7 +39,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
                 "send JSON, and say so: Content-Type: application/json",
             ));
         }
-        let body = whole(request.into_body()).await?;
+        let body = tokio::select! {
+            biased;
+            body = whole(request.into_body()) => body?,
+            () = house.closing() => return Err(Problem::stopping()),
+        };
         let read = Fields::of_json(&body).and_then(Fields::read);
         read.map(Json).map_err(|why| Problem::bad_request(format!("the body is not what this path takes: {why}")))
     }
@@ -51,9 +57,9 @@ impl<T: Serialize> IntoResponse for Json<T> {
 }
 
 /// The part of the path that is a name.
-pub(super) struct Named(pub String);
+pub(super) struct InPath(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for InPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {

@@ -6,7 +6,7 @@ use axum::extract::State;
 use serde::Serialize;
 
 use super::House;
-use super::json::{Json, Named};
+use super::json::{InPath, Json};
 use super::lookout::Seen;
 use super::problem::Problem;
 use super::status::{BreakerHere, Status, breakers_here};
@@ -28,12 +28,12 @@ pub(super) struct Breakers {
 }
 
 pub(super) async fn budgets(State(house): State<Arc<House>>) -> Result<Json<Budgets>, Problem> {
-    let seen = fresh(house.lookout.look().await)?;
+    let seen = as_of_now(house.lookout.look().await)?;
     Ok(Json(Budgets { budgets: seen }))
 }
 
-pub(super) async fn budget(State(house): State<Arc<House>>, Named(name): Named) -> Result<Json<View>, Problem> {
-    let budgets = fresh(house.lookout.look().await)?;
+pub(super) async fn budget(State(house): State<Arc<House>>, InPath(name): InPath) -> Result<Json<View>, Problem> {
+    let budgets = as_of_now(house.lookout.look().await)?;
     let found = budgets.into_iter().find(|view| view.budget.name == name);
     found.map(Json).ok_or_else(|| unknown_budget(&name))
 }
@@ -43,7 +43,7 @@ pub(super) async fn breakers(State(house): State<Arc<House>>) -> Json<Breakers> 
     let unseen = seen.report.as_ref().and_then(|report| report.breakers_unseen).map(str::to_owned);
     Json(Breakers {
         here: breakers_here(&house),
-        fleet_unseen: seen.why.or(unseen),
+        fleet_unseen: seen.why().or(unseen),
         fleet: seen.report.map(|report| report.breakers.clone()).unwrap_or_default(),
     })
 }
@@ -58,9 +58,10 @@ pub(super) fn unknown_budget(name: &str) -> Problem {
 }
 
 /// What is true now, or a problem.
-fn fresh(seen: Seen) -> Result<Vec<View>, Problem> {
-    match (seen.report, seen.why) {
+fn as_of_now(seen: Seen) -> Result<Vec<View>, Problem> {
+    match (seen.report, seen.problem) {
         (Some(report), None) => Ok(report.budgets.clone()),
-        (_, why) => Err(Problem::store_unavailable(why.unwrap_or_else(|| "the store was not reached yet".to_owned()))),
+        (_, Some(problem)) => Err(problem),
+        (None, None) => Err(Problem::store_unavailable("the store was not reached yet")),
     }
 }

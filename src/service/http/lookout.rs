@@ -1,6 +1,7 @@
 //! What the store shows, read for everybody who looks: a reading at a time, however many there are, and none more often
 //! than is worth looking at.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,11 +10,12 @@ use serde::Serialize;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::House;
+use super::problem::Problem;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Connection;
 use crate::policy::Instant;
 use crate::store::direct::Direct;
-use crate::store::operation::Operation;
+use crate::store::operation::{Operation, OperationError};
 use crate::store::report::Report;
 use crate::store::{CONTRACT, admin, status};
 
@@ -22,6 +24,8 @@ const FRESH: Duration = Duration::from_millis(700);
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// One reading, connecting too. Whoever looks waits no longer.
 const READ_WITHIN: Duration = Duration::from_secs(3);
+/// A session through which nobody has looked for so long is closed, where nobody has to look.
+const UNUSED_FOR: Duration = Duration::from_secs(10);
 /// Samples that are kept, and what lies between two at least.
 const SAMPLES: usize = 120;
 
@@ -39,7 +43,7 @@ pub(super) struct Seen {
     read_at: Option<Instant>,
     tried_at: Option<Instant>,
     /// Why the last try brought nothing.
-    pub why: Option<String>,
+    pub problem: Option<Problem>,
     pub samples: Arc<VecDeque<Sample>>,
 }
 
@@ -56,8 +60,21 @@ impl Seen {
         self.read_at.map(|read_at| SystemClock.now().saturating_since(read_at))
     }
 
+    /// Nothing stale passes as true now: somebody else's reading goes on, and this is what was before.
+    fn unless_stale(mut self) -> Self {
+        if self.problem.is_none() && self.age().is_none_or(|age| age > READ_WITHIN) {
+            self.problem = Some(silent());
+        }
+        self
+    }
+
     pub fn is_reachable(&self) -> bool {
-        self.why.is_none() && self.report.is_some()
+        self.problem.is_none() && self.report.is_some()
+    }
+
+    /// Why it cannot be seen now: a sentence.
+    pub fn why(&self) -> Option<String> {
+        self.problem.as_ref().map(|problem| problem.detail().to_owned())
     }
 }
 
@@ -73,19 +90,27 @@ impl Lookout {
             return seen;
         }
         let Some(mut session) = SystemClock.until(deadline, self.session.lock()).await else {
-            return self.known();
+            return self.known().unless_stale();
         };
         // Somebody else may have read it meanwhile.
         if let Some(seen) = self.fresh() {
             return seen;
         }
         let read = SystemClock.until(deadline, self.read(&mut session)).await;
-        let read = read.unwrap_or_else(|| Err(format!("the store did not answer within {} s", READ_WITHIN.as_secs())));
+        let read = read.unwrap_or_else(|| Err(silent()));
         if read.is_err() {
             // In doubt: the next reading begins with a new one.
             *session = None;
         }
         self.note(read)
+    }
+
+    async fn close_unused(&self) {
+        let mut session = self.session.lock().await;
+        let tried_at = self.seen().tried_at;
+        if tried_at.is_some_and(|tried_at| SystemClock.now().saturating_since(tried_at) >= UNUSED_FOR) {
+            *session = None;
+        }
     }
 
     /// What was seen last, as old as it is.
@@ -99,26 +124,24 @@ impl Lookout {
         fresh.then(|| seen.clone())
     }
 
-    async fn read(&self, session: &mut Option<Direct>) -> Result<Report, String> {
+    async fn read(&self, session: &mut Option<Direct>) -> Result<Report, Problem> {
         let Some(store) = &self.store else {
-            return Err("no setting says where the store is: there is nothing to see".to_owned());
+            return Err(Problem::store_unavailable("no setting says where the store is: there is nothing to see"));
         };
-        if session.is_none() {
-            *session = Some(Direct::connect(store.clone()).await.map_err(|error| error.to_string())?);
-        }
-        let Some(open) = session else { return Err("no session".to_owned()) };
-        let operation = Operation::begin(open.client()).await.map_err(|error| error.to_string())?;
-        let contract = admin::contract(&operation).await.map_err(|error| error.to_string())?;
-        if contract != CONTRACT {
-            return Err(format!("the schema speaks contract {contract}, this service speaks {CONTRACT}"));
-        }
-        let budgets = status::budgets(&operation, None).await.map_err(|error| error.to_string())?;
-        let report = Report::of(&operation, budgets).await.map_err(|error| error.to_string())?;
-        operation.commit().await.map_err(|error| error.to_string())?;
+        let open = match session {
+            Some(open) => open,
+            None => session.insert(Direct::connect(store.clone()).await?),
+        };
+        let refused = |error: OperationError| Problem::of_operation(&error, "client");
+        let operation = Operation::begin(open.client()).await.map_err(refused)?;
+        check_contract(admin::contract(&operation).await.map_err(refused)?)?;
+        let budgets = status::budgets(&operation, None).await.map_err(refused)?;
+        let report = Report::of(&operation, budgets).await.map_err(refused)?;
+        operation.commit().await.map_err(refused)?;
         Ok(report)
     }
 
-    fn note(&self, read: Result<Report, String>) -> Seen {
+    fn note(&self, read: Result<Report, Problem>) -> Seen {
         let now = SystemClock.now();
         let mut seen = self.seen();
         seen.tried_at = Some(now);
@@ -129,9 +152,19 @@ impl Lookout {
                 while samples.len() > SAMPLES {
                     samples.pop_front();
                 }
-                (seen.report, seen.read_at, seen.why) = (Some(Arc::new(report)), Some(now), None);
+                if seen.problem.take().is_some() {
+                    tracing::info!("call_budget_status_readable");
+                }
+                (seen.report, seen.read_at) = (Some(Arc::new(report)), Some(now));
             }
-            Err(why) => seen.why = Some(why),
+            Err(problem) => {
+                // Once for as long as it lasts; that there is no store is no news.
+                if seen.problem.is_none() && self.store.is_some() {
+                    let error = problem.detail();
+                    tracing::warn!(error, "call_budget_status_unreadable");
+                }
+                seen.problem = Some(problem);
+            }
         }
         seen.clone()
     }
@@ -139,6 +172,21 @@ impl Lookout {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn silent() -> Problem {
+    Problem::store_unavailable(format!("the store did not answer within {} s", READ_WITHIN.as_secs()))
+}
+
+/// Nothing is read or written in a schema that means something else by the same names.
+pub(super) fn check_contract(contract: i32) -> Result<(), Problem> {
+    let way_out = match contract.cmp(&CONTRACT) {
+        Ordering::Equal => return Ok(()),
+        Ordering::Less => "run \"call-budget migrate\"",
+        Ordering::Greater => "use a newer call-budget",
+    };
+    let detail = format!("the schema speaks contract {contract}, this service speaks {CONTRACT}: {way_out}");
+    Err(Problem::misconfigured(detail))
 }
 
 impl Sample {
@@ -151,10 +199,34 @@ impl Sample {
     }
 }
 
+/// Closes the session that nobody looks through any longer, for as long as it runs: while the switch is off, the store is
+/// left alone.
+pub(super) async fn leave_alone(house: Arc<House>) {
+    loop {
+        tokio::time::sleep(SAMPLE_EVERY).await;
+        house.lookout.close_unused().await;
+    }
+}
+
 /// Looks once a second for as long as it runs, so that who comes later sees what was before.
 pub(super) async fn sample(house: Arc<House>) {
     loop {
         house.lookout.look().await;
         tokio::time::sleep(SAMPLE_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_stale_never_passes_as_true_now() {
+        let lookout = Lookout::new(None);
+        // Somebody else's reading goes on.
+        let _reading = lookout.session.lock().await;
+        assert!(lookout.look().await.why().is_some_and(|why| why.contains("3 s")));
+        let just_read = Seen { read_at: Some(SystemClock.now()), ..Seen::default() };
+        assert_eq!(just_read.unless_stale().why(), None);
     }
 }

@@ -8,10 +8,13 @@ mod acquire;
 mod admin;
 mod calls;
 mod connections;
+mod descriptors;
 mod events;
 mod fields;
 mod health;
 mod json;
+mod leave;
+mod limits;
 mod looking;
 mod lookout;
 mod outcome;
@@ -26,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use crate::CallBudget;
@@ -39,11 +42,16 @@ use access::Tokens;
 use calls::OpenCalls;
 use connections::Connections;
 use lookout::Lookout;
+use problem::Problem;
 
 pub use settings::Settings;
+pub(crate) use settings::names;
 
 /// From the order to stop until nothing runs any longer: settles of calls that are out come in until then.
 const STOP_WITHIN: Duration = Duration::from_secs(4);
+
+/// Connections at most that nobody may keep for long; a tenth of them where that is fewer.
+const MOST_RESERVED: usize = 50;
 
 /// What every endpoint works with.
 pub(crate) struct House {
@@ -58,8 +66,12 @@ pub(crate) struct House {
     started: Instant,
     /// Callers that wait for their slot.
     waiting: AtomicUsize,
+    /// For whoever keeps a connection for long. They are fewer than connections: looking, settling and orders find one.
+    places: Arc<Semaphore>,
     http: HttpFigures,
     stopping: watch::Sender<bool>,
+    /// It is time to end what is not a whole request.
+    closing: watch::Sender<bool>,
 }
 
 impl House {
@@ -69,24 +81,52 @@ impl House {
 
     /// Completes when the service is told to stop.
     async fn stopped(&self) {
-        let mut stopping = self.stopping.subscribe();
         // The sender lives as long as the house.
-        let _ = stopping.wait_for(|stopping| *stopping).await;
+        let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
+    }
+
+    /// Completes when no call is out any longer that could be settled, or its time is over.
+    async fn closing(&self) {
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// What `work` comes to, or a problem where the service is told to stop before.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
+        tokio::select! {
+            biased;
+            () = self.stopped() => Err(Problem::stopping()),
+            done = work => Ok(done),
+        }
+    }
+
+    /// A place among those that keep a connection for long, or a problem where all are taken.
+    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.places).try_acquire_owned().map_err(|_| Problem::crowded())
     }
 
     /// Counts as waiting until it is dropped.
-    fn waits(&self) -> Waiting<'_> {
+    fn waits(&self) -> Result<Waiting<'_>, Problem> {
+        let place = self.place()?;
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(&self.waiting)
+        Ok(Waiting { count: &self.waiting, _place: place })
     }
 }
 
-struct Waiting<'a>(&'a AtomicUsize);
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+    _place: OwnedSemaphorePermit,
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Of so many connections, how many may be kept for long.
+fn places(connections: usize) -> usize {
+    let reserve = (connections / 10).clamp(1, MOST_RESERVED);
+    connections.saturating_sub(reserve).max(1)
 }
 
 /// The service at work. [`Service::stop`] ends it in order; dropped, it ends at once.
@@ -123,6 +163,7 @@ impl Service {
         let listener =
             connections::listen(settings.listen).map_err(|error| StartError::Address(settings.listen, error))?;
         let address = listener.local_addr().map_err(|error| StartError::Address(settings.listen, error))?;
+        let max_connections = descriptors::room(settings.max_connections, shared.pool_size);
         let house = Arc::new(House {
             budgets,
             enabled: shared.enabled,
@@ -133,14 +174,21 @@ impl Service {
             allowed_hosts: settings.allowed_hosts,
             started: SystemClock.now(),
             waiting: AtomicUsize::new(0),
+            places: Arc::new(Semaphore::new(places(max_connections))),
             http: HttpFigures::default(),
             stopping: watch::Sender::new(false),
+            closing: watch::Sender::new(false),
         });
-        let connections = Connections::accept(listener, routes::router(&house), settings.max_connections);
-        let mut tasks = vec![tokio::spawn(calls::sweep(Arc::clone(&house)))];
-        if shared.enabled {
-            tasks.push(tokio::spawn(lookout::sample(Arc::clone(&house))));
-        }
+        let connections = Connections::accept(listener, routes::router(&house), max_connections);
+        let looking = Arc::clone(&house);
+        let tasks = vec![
+            tokio::spawn(calls::sweep(Arc::clone(&house))),
+            if shared.enabled {
+                tokio::spawn(lookout::sample(looking))
+            } else {
+                tokio::spawn(lookout::leave_alone(looking))
+            },
+        ];
         Ok(Service { house, address, connections, tasks })
     }
 
@@ -155,6 +203,7 @@ impl Service {
         self.house.stopping.send_replace(true);
         let deadline = SystemClock.now() + STOP_WITHIN;
         self.house.calls.until_settled(deadline).await;
+        self.house.closing.send_replace(true);
         self.connections.close(deadline).await;
     }
 }

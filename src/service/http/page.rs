@@ -7,7 +7,7 @@ use axum::http::header::{
 };
 use axum::response::IntoResponse;
 
-use super::json::Named;
+use super::json::InPath;
 use super::problem::Problem;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
@@ -39,7 +39,7 @@ pub(super) async fn js() -> impl IntoResponse {
     file(JS, include_str!("page/page.js"))
 }
 
-pub(super) async fn module(Named(name): Named) -> Result<impl IntoResponse, Problem> {
+pub(super) async fn module(InPath(name): InPath) -> Result<impl IntoResponse, Problem> {
     let found = MODULES.iter().find(|(known, _)| *known == name);
     found.map(|(_, text)| file(JS, text)).ok_or_else(Problem::no_such_path)
 }

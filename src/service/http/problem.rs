@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::json::ms;
 use crate::store::operation::OperationError;
 use crate::store::sqlstate::Meaning;
+use crate::store::{Failing, StoreError};
 use crate::{AcquireError, CallError, Code};
 
 /// Where nothing says when to come back.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// An answer that is a no.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Problem {
     title: &'static str,
     #[serde(serialize_with = "number")]
@@ -29,12 +30,24 @@ pub(super) struct Problem {
     may_have_spent: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stage: Option<&'static str>,
+    /// The connection is ended with it: others want one.
+    #[serde(skip)]
+    hangs_up: bool,
 }
 
 impl Problem {
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
-        Self { title, status, detail: detail.into(), code, retry_after_ms: None, may_have_spent: None, stage: None }
+        Self {
+            title,
+            status,
+            detail: detail.into(),
+            code,
+            retry_after_ms: None,
+            may_have_spent: None,
+            stage: None,
+            hangs_up: false,
+        }
     }
 
     pub fn bad_request(detail: impl Into<String>) -> Self {
@@ -71,6 +84,43 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "CALL_BUDGET_BUSY", detail).retry_after(Some(RETRY))
     }
 
+    /// As many wait as may: whoever is told so makes room for who does not wait.
+    pub fn crowded() -> Self {
+        let detail = "as many callers wait or look on as max_connections allows: ask another service, or raise it";
+        Self { hangs_up: true, ..Self::busy(detail) }
+    }
+
+    pub fn misconfigured(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Misconfigured.as_str(), detail)
+    }
+
+    /// An operation of somebody who needs the rights of `role`, as `call-budget access` calls them.
+    pub fn of_operation(error: &OperationError, role: &str) -> Self {
+        let detail = error.to_string();
+        match error.meaning() {
+            Meaning::NoSuchName => Self::unknown(Code::UnknownBudget.as_str(), detail),
+            Meaning::BadArgument | Meaning::BadSetting | Meaning::Refused => Self::bad_request(detail),
+            Meaning::NotPermitted => Self::misconfigured(format!(
+                "{detail}: give the role of this service the rights, call-budget access ROLE --as {role}"
+            )),
+            Meaning::NoSchema => Self::misconfigured(format!("{detail}: run \"call-budget migrate\"")),
+            Meaning::Uncertain => Self {
+                retry_after_ms: Some(ms(RETRY)),
+                ..Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    Code::Uncertain.as_str(),
+                    format!("{detail}: look before you try again"),
+                )
+            },
+            _ => Self::store_unavailable(detail),
+        }
+    }
+
+    /// The sentence.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub fn store_unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::StoreUnavailable.as_str(), detail).retry_after(Some(RETRY))
     }
@@ -105,6 +155,9 @@ impl IntoResponse for Problem {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after_seconds() {
             headers.insert(RETRY_AFTER, seconds);
+        }
+        if self.hangs_up {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -150,26 +203,18 @@ impl From<CallError> for Problem {
 }
 
 impl From<OperationError> for Problem {
+    /// Of an order.
     fn from(error: OperationError) -> Self {
-        let detail = error.to_string();
-        let misconfigured =
-            |detail: String| Self::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Misconfigured.as_str(), detail);
-        match error.meaning() {
-            Meaning::NoSuchName => Self::unknown(Code::UnknownBudget.as_str(), detail),
-            Meaning::BadArgument | Meaning::BadSetting | Meaning::Refused => Self::bad_request(detail),
-            Meaning::NotPermitted => misconfigured(format!(
-                "{detail}: give the role of this service the rights, call-budget access ROLE --as admin"
-            )),
-            Meaning::NoSchema => misconfigured(format!("{detail}: run \"call-budget migrate\"")),
-            Meaning::Uncertain => Self {
-                retry_after_ms: Some(ms(RETRY)),
-                ..Self::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    Code::Uncertain.as_str(),
-                    format!("{detail}: look before you try again"),
-                )
-            },
-            _ => Self::store_unavailable(detail),
+        Self::of_operation(&error, "admin")
+    }
+}
+
+impl From<StoreError> for Problem {
+    /// Of connecting.
+    fn from(error: StoreError) -> Self {
+        match error.kind {
+            Failing::Misconfigured => Self::misconfigured(error.to_string()),
+            Failing::Unavailable | Failing::Uncertain => Self::store_unavailable(error.to_string()),
         }
     }
 }

@@ -9,9 +9,9 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
-use super::acquire::{self, Entered};
+use super::leave::Entered;
 use super::problem::Problem;
-use super::{House, access, admin, calls, events, health, looking, page};
+use super::{House, access, acquire, admin, calls, events, health, looking, page};
 use crate::clock::{Clock, SystemClock};
 
 pub(super) fn router(house: &Arc<House>) -> Router {

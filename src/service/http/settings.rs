@@ -60,6 +60,11 @@ impl Settings {
                 self.max_connections
             )));
         }
+        if let Some(name) = self.allowed_hosts.iter().find(|name| name.contains([':', '/', ' '])) {
+            return Err(SettingsError::new(format!(
+                "allowed_hosts (--allow-host) has {name:?}: it is a name alone, without port or path; addresses are allowed as they are"
+            )));
+        }
         let read = |name: &str, file: &Option<PathBuf>| file.as_deref().map(|file| token(name, file)).transpose();
         let caller = read("caller_token_file", &self.caller_token_file)?;
         let admin = read("admin_token_file", &self.admin_token_file)?;
@@ -91,6 +96,11 @@ fn token(name: &str, file: &Path) -> Result<Token, SettingsError> {
     Ok(Token::new(line))
 }
 
+/// Names with commas between, as they are compared.
+pub(crate) fn names(text: &str) -> Vec<String> {
+    text.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
+}
+
 /// A list, or in a variable names with commas between.
 fn list<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
@@ -99,11 +109,10 @@ fn list<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
         List(Vec<String>),
         Text(String),
     }
-    let names = match Names::deserialize(deserializer)? {
-        Names::List(names) => names,
-        Names::Text(text) => text.split(',').map(str::to_owned).collect(),
-    };
-    Ok(names.iter().map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect())
+    Ok(match Names::deserialize(deserializer)? {
+        Names::List(list) => list.iter().flat_map(|text| names(text)).collect(),
+        Names::Text(text) => names(&text),
+    })
 }
 
 /// A number, or in a variable its digits.

@@ -81,7 +81,7 @@ struct EpisodeHere {
 impl Status {
     pub fn of(house: &House, seen: Seen) -> Self {
         let age = seen.age();
-        let reachable = seen.is_reachable();
+        let (reachable, why) = (seen.is_reachable(), seen.why());
         let report = seen.report.map(|report| (*report).clone());
         let (budgets, breakers, breakers_unseen, server) = match report {
             Some(report) => (report.budgets, report.breakers, report.breakers_unseen, Some(report.server)),
@@ -99,11 +99,7 @@ impl Status {
                 waiting: house.waiting.load(Ordering::Relaxed),
                 open_calls: house.calls.count(),
             },
-            store: StoreLine {
-                reachable,
-                why: seen.why,
-                age_ms: age.map(|age| age.as_millis().try_into().unwrap_or(u64::MAX)),
-            },
+            store: StoreLine { reachable, why, age_ms: age.map(|age| age.as_millis().try_into().unwrap_or(u64::MAX)) },
             server,
             budgets,
             breakers,
