@@ -239,11 +239,6 @@ impl Settings {
         }
     }
 
-    /// The table of the service, which reads it itself.
-    pub(crate) fn serve(&self) -> &Map<String, Value> {
-        &self.serve
-    }
-
     /// Refuses a value out of its range, and surfaces that cannot be: files that they name are read.
     pub(crate) fn validate(&self) -> Result<(), SettingsError> {
         let ms = Duration::from_millis;
@@ -288,10 +283,6 @@ pub enum LogFormat {
 pub struct SettingsError(pub(crate) String);
 
 impl SettingsError {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
-    }
-
     /// Nothing names a store: a command has further ways to do so.
     #[cfg(feature = "cli")]
     pub(crate) fn names_no_store(&self) -> bool {

@@ -45,8 +45,8 @@ impl Settings {
     /// # Errors
     /// A key that is not known, or a value that cannot be.
     pub fn of(shared: &Shared) -> Result<Self, SettingsError> {
-        let read = Fields::from(shared.serve().clone()).read();
-        read.map_err(|why: String| SettingsError::new(format!("[serve] (CALL_BUDGET_SERVE_*): {why}")))
+        let read = Fields::from(shared.serve.clone()).read();
+        read.map_err(|why: String| SettingsError(format!("[serve] (CALL_BUDGET_SERVE_*): {why}")))
     }
 
     /// Reads the tokens.
@@ -55,13 +55,13 @@ impl Settings {
     /// A file that cannot be read or is empty; an address beyond this machine without a token for callers.
     pub(super) fn tokens(&self) -> Result<Tokens, SettingsError> {
         if self.max_connections == 0 || self.max_connections > 100_000 {
-            return Err(SettingsError::new(format!(
+            return Err(SettingsError(format!(
                 "max_connections is {}: it must lie between 1 and 100000",
                 self.max_connections
             )));
         }
         if let Some(name) = self.allowed_hosts.iter().find(|name| name.contains([':', '/', ' '])) {
-            return Err(SettingsError::new(format!(
+            return Err(SettingsError(format!(
                 "allowed_hosts (--allow-host) has {name:?}: it is a name alone, without port or path; addresses are allowed as they are"
             )));
         }
@@ -69,14 +69,14 @@ impl Settings {
         let caller = read("caller_token_file", &self.caller_token_file)?;
         let admin = read("admin_token_file", &self.admin_token_file)?;
         if caller.is_none() && !self.listen.ip().is_loopback() {
-            return Err(SettingsError::new(format!(
+            return Err(SettingsError(format!(
                 "{} can be reached from other machines: set caller_token_file (--caller-token-file), or listen on 127.0.0.1",
                 self.listen
             )));
         }
         if caller.is_some() && caller == admin {
-            return Err(SettingsError::new(
-                "caller_token_file and admin_token_file hold the same token: every caller could give orders; make another",
+            return Err(SettingsError(
+                "caller_token_file and admin_token_file hold the same token: every caller could give orders; make another".to_owned(),
             ));
         }
         Ok(Tokens { caller, admin })
@@ -85,7 +85,7 @@ impl Settings {
 
 fn token(name: &str, file: &Path) -> Result<Token, SettingsError> {
     const SHORTEST: usize = 16;
-    let refused = |why: String| SettingsError::new(format!("{name} {}: {why}", file.display()));
+    let refused = |why: String| SettingsError(format!("{name} {}: {why}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| refused(format!("it cannot be read: {error}")))?;
     let line = text.lines().next().unwrap_or_default().trim();
     if line.len() < SHORTEST || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
